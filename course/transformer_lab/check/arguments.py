@@ -1,0 +1,63 @@
+"""Between a case's plain inputs and the objects a learner's code receives, in both directions.
+
+An input written `{"$": "name", ...}` is built by the builder of that name, beside the learner's code:
+that is how a case can hold a function, a module or a tensor of unusual layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+BUILDERS: dict[str, Callable[..., Any]] = {}
+
+
+def builder(name: str) -> Callable:
+    """Register `function(**fields)` as what builds an input `{"$": name, **fields}`."""
+
+    def register(function: Callable) -> Callable:
+        BUILDERS[name] = function
+        return function
+
+    return register
+
+
+def build(tree: Any) -> Any:
+    """Return what a learner's code receives: fresh copies of tensors, tagged inputs built."""
+    if isinstance(tree, torch.Tensor):
+        return tree.detach().clone()
+    if isinstance(tree, dict):
+        if "$" in tree:
+            fields = {key: build(value) for key, value in tree.items() if key != "$"}
+            return BUILDERS[tree["$"]](**fields)
+        return {key: build(value) for key, value in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return [build(item) for item in tree]
+    return tree
+
+
+@builder("strided")
+def _strided(tensor: torch.Tensor) -> torch.Tensor:
+    """The same values in another memory layout, so that `view` on a transposed input is met."""
+    return tensor.transpose(0, -1).contiguous().transpose(0, -1)
+
+
+@builder("shape")
+def _shape(sizes: list[int]) -> tuple[int, ...]:
+    """A tuple, which JSON does not know."""
+    return tuple(sizes)
+
+
+def plain(value: Any) -> Any:
+    """Return a result as plain data; what is neither data nor a tensor becomes `{"$type": its type}`."""
+    if type(value) in (torch.Tensor, torch.nn.Parameter):
+        return value.detach().clone()
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if type(value) in (list, tuple):
+        return [plain(item) for item in value]
+    if type(value) is dict:  # pairs keep the order, which some contracts state
+        return {"$dict": [[plain(key), plain(item)] for key, item in value.items()]}
+    return {"$type": type(value).__module__.split(".")[0] + "." + type(value).__name__}

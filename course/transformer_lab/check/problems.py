@@ -1,0 +1,106 @@
+"""What stopped a learner's code, as one sentence in plain words."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import re
+import sys
+import traceback
+from dataclasses import asdict, dataclass
+from typing import Any
+
+TEXT_LIMIT = 400  # characters of an exception's own text that are shown
+
+
+@dataclass(frozen=True)
+class Problem:
+    """kind: todo, raised, missing, attributes, shape, ...; text: the sentence; error: type and message."""
+
+    kind: str
+    text: str
+    error: str = ""
+
+    def tree(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Trouble(Exception):
+    """A mistake that a probe recognised itself; `kind` and the sentence go into the Problem."""
+
+    def __init__(self, kind: str, text: str):
+        super().__init__(text)
+        self.kind = kind
+
+
+# (pattern in "Type: message", sentence): mistakes that Python's own message does not explain to a newcomer
+_EXPLAINED = [
+    (
+        r"before Module\.__init__\(\) call",
+        "Call super().__init__() first in __init__: nn.Module prepares itself there.",
+    ),
+    (
+        r"missing the required \"forward\" function",
+        "The class has no method named forward. Check its spelling and its indentation.",
+    ),
+    (
+        r"view size is not compatible",
+        "view needs a tensor whose memory is in order; after transpose it is not. Use reshape.",
+    ),
+    (
+        r"modified by an inplace operation|leaf Variable that requires grad",
+        "An operation in place (such as += or x[...] =) changed a tensor that the gradient needs. "
+        "Make a new tensor: x = x + ...",
+    ),
+    (
+        r"Expected all tensors to be on the same device",
+        "Two tensors are on different devices. Create new tensors with device=x.device.",
+    ),
+    (
+        r"got an unexpected keyword argument",
+        "A parameter has another name than the contract's.",
+    ),
+]
+
+
+def problem_of(error: BaseException) -> Problem:
+    """Return the Problem for an exception that came out of a learner's code."""
+    if isinstance(error, Trouble):
+        return Problem(error.kind, str(error), str(error))
+    message = _message(error)
+    todo = re.match(r"NotImplementedError: TODO (\d+\.\d+)", message)
+    if todo:
+        return Problem("todo", todo[1], message)
+    where = _where(error)
+    raised = f"Your code raised {message}{where}."
+    for pattern, sentence in _EXPLAINED:
+        if re.search(pattern, message):
+            return Problem("raised", f"{sentence} ({raised})", message)
+    return Problem("raised", raised, message)
+
+
+def _message(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except BaseException as broken:  # a learner's exception may fail to print itself
+        text = f"(its text could not be read: {type(broken).__name__})"
+    text = " ".join(text.split())[:TEXT_LIMIT]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _where(error: BaseException) -> str:
+    """Return " at line 7: `code`" for the innermost line that is the learner's, or ""."""
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_learners(frame.filename)]
+    if not own:
+        return ""
+    line = (own[-1].line or linecache.getline(own[-1].filename, own[-1].lineno or 0)).strip()
+    quoted = f": `{line}`" if line else ""
+    return f" at line {own[-1].lineno} of its cell{quoted}"
+
+
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def _is_learners(filename: str) -> bool:
+    library = filename.startswith((sys.prefix, sys.base_prefix)) or "site-packages" in filename
+    return not (library or filename.startswith((_OURS, "<frozen")))

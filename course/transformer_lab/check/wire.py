@@ -1,0 +1,72 @@
+"""Plain data across a file or a process boundary, without pickle.
+
+A tree is built of None, bool, int, float, str, lists, dicts with string keys, and tensors as leaves.
+It is packed into the safetensors format: the tensors as they are, the rest as JSON in the header.
+Reading one can therefore run no code, whoever wrote it.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any
+
+import torch
+from safetensors.torch import load, save
+
+_TENSOR = "tensor#"  # the one key that a packed tensor's placeholder has
+
+
+class WireError(ValueError):
+    """The bytes are not a packed tree."""
+
+
+def _lift(tree: Any, tensors: dict[str, torch.Tensor]) -> Any:
+    """Move the tensors out of a tree, leaving numbered placeholders."""
+    if isinstance(tree, torch.Tensor):
+        name = str(len(tensors))
+        tensors[name] = tree.detach().cpu().contiguous().clone()
+        return {_TENSOR: name}
+    if isinstance(tree, dict):
+        if any(not isinstance(key, str) or key == _TENSOR for key in tree):
+            raise WireError("a packed dict has strings other than 'tensor#' for keys")
+        return {key: _lift(value, tensors) for key, value in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return [_lift(value, tensors) for value in tree]
+    if tree is None or isinstance(tree, (bool, int, float, str)):
+        return tree
+    raise WireError(f"cannot pack a {type(tree).__name__}")
+
+
+def _sink(tree: Any, tensors: dict[str, torch.Tensor]) -> Any:
+    """Put the tensors back where their placeholders stand."""
+    if isinstance(tree, dict):
+        if set(tree) == {_TENSOR}:
+            return tensors[tree[_TENSOR]]
+        return {key: _sink(value, tensors) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [_sink(value, tensors) for value in tree]
+    return tree
+
+
+def pack(tree: Any) -> bytes:
+    """Return `tree` as bytes; equal trees give equal bytes.
+
+    Raises WireError for a value that is neither JSON-like nor a tensor.
+    """
+    tensors: dict[str, torch.Tensor] = {}
+    plain = _lift(tree, tensors)
+    return save(tensors, metadata={"tree": json.dumps(plain, ensure_ascii=False, sort_keys=True)})
+
+
+def unpack(data: bytes) -> Any:
+    """Return the tree that `pack` was given (tuples come back as lists, tensors on the CPU).
+
+    Raises WireError when the bytes are anything else.
+    """
+    try:
+        (length,) = struct.unpack("<Q", data[:8])
+        header = json.loads(data[8 : 8 + length])
+        return _sink(json.loads(header["__metadata__"]["tree"]), load(data))
+    except Exception as error:  # whatever a hostile writer managed to send, it is one kind of fault here
+        raise WireError(f"not a packed tree: {type(error).__name__}: {error}") from error

@@ -1,0 +1,1 @@
+"""What only an instructor or an author runs: building, judging and grading the course."""
