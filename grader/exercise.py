@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from grader.draw import Draw
-from transformer_lab.check.compare import Tolerance
-from transformer_lab.check.probe import Case
+from transformer_lab.checking.compare import Tolerance
+from transformer_lab.checking.probe import Case
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Row:
     says: what a learner reads beside the mark; true when the row passes.
     cases: draws this row's cases from a seeded Draw.
     looks: patterns for the observed values it compares ("out", "out.*", "grad.*", "attr.pe", "parameters",
-        "buffers", "changed"). See transformer_lab.check.probe for what probes report.
+        "buffers", "changed"). See transformer_lab.checking.probe for what probes report.
     needs: rows that must pass before this one is tried, so that nobody earns marks for the side
         conditions of a wrong answer.
     spoken: words for values in sentences, {"out.1": "the weights"}.

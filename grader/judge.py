@@ -7,8 +7,8 @@ from functools import lru_cache
 
 from grader.exercises import get
 from grader.keys import draw_key
-from transformer_lab.check.key import AnswerKey, Observe, evaluate
-from transformer_lab.check.report import Report
+from transformer_lab.checking.key import AnswerKey, Observe, evaluate
+from transformer_lab.checking.report import Report
 
 SEED_BITS = 32
 

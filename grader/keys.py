@@ -9,9 +9,9 @@ import torch
 
 from grader.draw import Draw
 from grader.exercise import Exercise, Row
-from transformer_lab.check.compare import selected
-from transformer_lab.check.key import AnswerKey, KeyCase, KeyRow
-from transformer_lab.check.probe import Case, Observation, observe
+from transformer_lab.checking.compare import selected
+from transformer_lab.checking.key import AnswerKey, KeyCase, KeyRow
+from transformer_lab.checking.probe import Case, Observation, observe
 
 
 class BadExercise(ValueError):

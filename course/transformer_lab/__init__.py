@@ -11,10 +11,10 @@ import importlib
 __version__ = "0.1.0"
 
 _HOME_OF = {
-    "check": "transformer_lab.check",
-    "hint": "transformer_lab.check.hints",
-    "grade": "transformer_lab.check.grading",
-    "question": "transformer_lab.check.questions",
+    "check": "transformer_lab.checking",
+    "hint": "transformer_lab.checking.hints",
+    "grade": "transformer_lab.checking.grading",
+    "question": "transformer_lab.checking.questions",
     "device": "transformer_lab.devices",
 }
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from transformer_lab.check import probes as _probes  # noqa: F401  (registers the special probes)
-from transformer_lab.check.key import evaluate
-from transformer_lab.check.probe import observe
-from transformer_lab.check.recorded import UnknownExercise, recorded_key
-from transformer_lab.check.report import Report
+from transformer_lab.checking import probes as _probes  # noqa: F401  (registers the special probes)
+from transformer_lab.checking.key import evaluate
+from transformer_lab.checking.probe import observe
+from transformer_lab.checking.recorded import UnknownExercise, recorded_key
+from transformer_lab.checking.report import Report
 
 
 def run_check(exercise: str, symbol: Any) -> Report:

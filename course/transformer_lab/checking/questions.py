@@ -7,7 +7,7 @@ from functools import cache
 from html import escape
 from typing import Any
 
-from transformer_lab.check.recorded import DATA
+from transformer_lab.checking.recorded import DATA
 
 FILE = "questions.json"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from transformer_lab.check.probe import Case, probe
+from transformer_lab.checking.probe import Case, probe
 
 DESCRIBE = Case("describe", {})
 

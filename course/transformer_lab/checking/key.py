@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from transformer_lab.check.compare import Difference, Tolerance, agree, difference
-from transformer_lab.check.describe import DESCRIBE
-from transformer_lab.check.probe import Case, Observation
-from transformer_lab.check.report import Report, RowResult
+from transformer_lab.checking.compare import Difference, Tolerance, agree, difference
+from transformer_lab.checking.describe import DESCRIBE
+from transformer_lab.checking.probe import Case, Observation
+from transformer_lab.checking.report import Report, RowResult
 
 
 @dataclass(frozen=True)

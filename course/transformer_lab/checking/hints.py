@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from transformer_lab.check.recorded import UnknownExercise, recorded_hints
+from transformer_lab.checking.recorded import UnknownExercise, recorded_hints
 
 _climbed: Counter[str] = Counter()
 

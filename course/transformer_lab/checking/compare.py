@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from transformer_lab.check.probe import Observation
-from transformer_lab.check.problems import Problem
+from transformer_lab.checking.probe import Observation
+from transformer_lab.checking.problems import Problem
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,8 @@ def _tensor_difference(
         return _not_a_tensor(said, seen)
     if seen.shape != expected.shape:
         found, wanted = list(seen.shape), list(expected.shape)
-        return Difference("shape", f"{said} has shape {found}; expected {wanted}.{_shape_hint(found, wanted)}")
+        hint = _shape_hint(found, wanted)
+        return Difference("shape", f"{said} has shape {found}; expected {wanted}.{hint}")
     if seen.dtype != expected.dtype:
         found, wanted = (str(t.dtype).removeprefix("torch.") for t in (seen, expected))
         return Difference("dtype", f"{said} has dtype {found}; expected {wanted}.")
@@ -196,17 +197,17 @@ def _relation(expected: torch.Tensor, seen: torch.Tensor) -> str:
 
 
 def _number(value: Any) -> str:
-    return f"{value:.4f}" if isinstance(value, float) and 1e-3 < abs(value) < 1e5 else f"{value:.4g}" if (
-        isinstance(value, float)
-    ) else str(value)
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.4f}" if 1e-3 < abs(value) < 1e5 else f"{value:.4g}"
 
 
 def _show(value: Any, limit: int = 160) -> str:
+    if isinstance(value, dict) and "$type" in value:
+        return f"a {value['$type']}"
     if isinstance(value, dict) and "$dict" in value:
         value = {_show(key): item for key, item in value["$dict"]}
-    elif isinstance(value, dict) and "$type" in value:
-        return f"a {value['$type']}"
-    text = _number(value) if isinstance(value, float) else str(value) if isinstance(value, str) else repr(value)
+    text = value if isinstance(value, str) else _number(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 

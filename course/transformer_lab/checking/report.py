@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
-from transformer_lab.check.compare import Difference
+from transformer_lab.checking.compare import Difference
 
 SYMBOLS = {"passed": "✓", "failed": "✗", "todo": "○", "waits": "○"}
 # Mid-tones, readable on white and on black alike (contrast at least 4.5 to 1 on both is not possible;

@@ -21,8 +21,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from transformer_lab.check.arguments import build, plain
-from transformer_lab.check.problems import Problem, Trouble, problem_of
+from transformer_lab.checking.arguments import build, plain
+from transformer_lab.checking.problems import Problem, Trouble, problem_of
 
 PRINTED_LIMIT = 2000  # characters of a learner's own output that are kept for one case
 

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from transformer_lab.check import show
-from transformer_lab.check.probe import observe
+from transformer_lab.checking import show
+from transformer_lab.checking.probe import observe
 
 ROOT_VARIABLE = "TRANSFORMER_LAB_ROOT"
 

@@ -7,10 +7,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from transformer_lab.check.compare import Tolerance
-from transformer_lab.check.key import AnswerKey, KeyCase, KeyRow
-from transformer_lab.check.probe import Case, Observation
-from transformer_lab.check.wire import pack, unpack
+from transformer_lab.checking.compare import Tolerance
+from transformer_lab.checking.key import AnswerKey, KeyCase, KeyRow
+from transformer_lab.checking.probe import Case, Observation
+from transformer_lab.checking.wire import pack, unpack
 
 DATA = Path(__file__).parent / "data"
 INDEX = "index.json"  # which exercise a TODO belongs to
