@@ -1,0 +1,202 @@
+"""The warm process of a jail, and the processes forked from it that run submissions.
+
+The warm process imports torch, IPython and transformer_lab once and then only forks: it never runs a line of a
+learner's code. Each submission gets a process with user, process, network, IPC, host-name and mount namespaces of its own,
+a scratch folder of its own, and no descriptor but its own socket. It is number 1 of its process namespace, so all it
+ever started dies with it, and the warm process has no number there: it cannot be signalled, traced or even named.
+
+Started by launcher.py: `worker.py CONTROL_FD CONFIG`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+
+sys.path[:0] = ["/jail/inside"]
+
+import namespaces as ns
+import seccomp
+from channel import Channel, ChannelError, receive_descriptor
+
+SCRATCH = "/scratch"
+
+
+def warm_up(config: dict) -> None:
+    """Import what nearly every notebook imports, with one thread everywhere: threads do not survive a fork."""
+    sys.path[1:1] = config["path"]
+    sys.dont_write_bytecode = True
+    import gc
+    import site
+
+    site.setquit()
+    site.sethelper()
+    _new_scratch(config["scratch_bytes"], 0)
+    import shell
+
+    import torch
+
+    torch.set_num_threads(1)
+    torch.set_num_interop_threads(1)
+    the_shell = shell.new_shell()
+    for name in config["imports"]:
+        with contextlib.suppress(ImportError):  # pictures are an extra: a notebook that needs them says so itself
+            __import__(name)
+    _warm_shell(the_shell)
+    gc.collect()
+    gc.freeze()  # the collector would touch, and so copy, every page in each fork
+
+
+def _warm_shell(shell) -> None:
+    """Run one cell, so that what IPython and matplotlib build on first use is built before the fork."""
+    shell.run("import matplotlib.pyplot\nmatplotlib.pyplot.figure(); matplotlib.pyplot.close('all')", 1000, -1)
+    shell.reset(new_session=True)
+    shell.execution_count = 1
+
+
+def _new_scratch(size: int, owner: int) -> None:
+    options = f"size={size},nr_inodes=4096,mode=700,uid={owner},gid={owner}"
+    ns.mount("tmpfs", SCRATCH, "tmpfs", ns.MS_NOSUID | ns.MS_NODEV, options)
+    for folder in ("home", "tmp", "work"):
+        os.mkdir(f"{SCRATCH}/{folder}")
+
+
+def serve(control: socket.socket, config: dict) -> None:
+    """Fork one process for each socket that comes in on `control`, until it closes."""
+    while True:
+        poll = select.poll()
+        poll.register(control, select.POLLIN)
+        if poll.poll(500):
+            message, descriptor = receive_descriptor(control)
+            if descriptor is None:
+                return
+            _start(json.loads(message), descriptor, control, config)
+        _reap()
+
+
+def _reap() -> None:
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _start(limits: dict, descriptor: int, control: socket.socket, config: dict) -> None:
+    """Fork twice: the first enters new namespaces, the second is number 1 of the new process namespace."""
+    between = os.fork()
+    if between == 0:
+        control.close()
+        try:
+            ns.unshare(ns.EVERY_NAMESPACE)
+            ns.write_id_maps("self", config["inside_id"], 0, 0)
+            if os.fork() == 0:
+                _become_learner(limits, descriptor, config["inside_id"])
+        except BaseException as error:
+            with contextlib.suppress(OSError):
+                os.write(2, f"jail: {type(error).__name__}: {error}\n".encode())
+            os._exit(98)
+        os._exit(0)
+    os.close(descriptor)
+    os.waitpid(between, 0)
+
+
+def _become_learner(limits: dict, descriptor: int, user: int) -> None:
+    """Shut every door, then run what the socket asks for. Never returns."""
+    os.setsid()
+    session = descriptor if descriptor == 3 else os.dup2(descriptor, 3, inheritable=False)
+    os.closerange(4, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    null = os.open("/dev/null", os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+    os.close(null)
+    _new_scratch(limits["scratch_bytes"], user)
+    ns.mount("proc", "/proc", "proc", ns.MS_NOSUID | ns.MS_NODEV | ns.MS_NOEXEC)
+    socket.sethostname("jail")
+    os.chdir(f"{SCRATCH}/work")
+    _limit_resources(limits)
+    ns.drop_capabilities()
+    ns.no_new_privileges()
+    if limits["seccomp"]:
+        seccomp.install()
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a file that grows too large is an OSError, not a death
+    os.nice(5)
+    channel = Channel(socket.socket(fileno=session))
+    try:
+        _run_submission(channel, limits)
+    except ChannelError:
+        pass  # the grader hung up
+    finally:
+        os._exit(0)
+
+
+def _limit_resources(limits: dict) -> None:
+    """Memory is limited beyond what the warm process already has; both kinds are private to this process."""
+    pages = [int(number) * resource.getpagesize() for number in open("/proc/self/statm").read().split()]
+    for kind, value in (
+        (resource.RLIMIT_AS, pages[0] + limits["memory_bytes"]),
+        (resource.RLIMIT_DATA, pages[5] + limits["memory_bytes"]),
+        (resource.RLIMIT_NPROC, limits["processes"]),
+        (resource.RLIMIT_NOFILE, limits["open_files"]),
+        (resource.RLIMIT_FSIZE, limits["scratch_bytes"]),
+        (resource.RLIMIT_CPU, limits["cpu_seconds"]),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_MEMLOCK, 0),
+        (resource.RLIMIT_MSGQUEUE, 0),
+        (resource.RLIMIT_SIGPENDING, 1024),
+    ):
+        resource.setrlimit(kind, (value, value))
+
+
+def _run_submission(channel: Channel, limits: dict) -> None:
+    import shell as shell_module
+
+    from transformer_lab.checking import probe, wire
+
+    shell = shell_module.LearnerShell.instance()
+    spill = shell_module.take_over_output(shell)
+    channel.send({"ready": True})
+    while True:
+        request, blob = channel.receive()
+        number = request["number"]
+        if request["do"] == "cell":
+            answer = shell.run(request["source"], limits["cell_output_bytes"], spill)
+            channel.send(answer | {"number": number})
+        elif request["do"] == "probe":
+            seen = _observe(shell, request["symbol"], wire.unpack(blob), probe)
+            channel.send({"number": number}, _packed(seen, wire, probe))
+        else:
+            raise ChannelError(f"unknown request {request['do']!r}")
+
+
+def _observe(shell, symbol: str, case: dict, probe):
+    """Run one case on the learner's symbol, looked up by name now."""
+    if symbol not in shell.user_ns:
+        text = f"{symbol} is not defined where its check stands."
+        return probe.Observation(problem=probe.Problem("missing", text, text))
+    return probe.observe(shell.user_ns[symbol], probe.Case(case["probe"], case["inputs"]))
+
+
+def _packed(seen, wire, probe) -> bytes:
+    try:
+        return wire.pack(seen.tree())
+    except Exception as error:  # odd values from odd code are the learner's problem, told as one
+        text = f"Your result could not be read ({type(error).__name__})."
+        return wire.pack(probe.Observation(problem=probe.Problem("raised", text, text)).tree())
+
+
+def main() -> None:
+    control = socket.socket(fileno=int(sys.argv[1]))
+    control.set_inheritable(False)
+    config = json.loads(sys.argv[2])
+    warm_up(config)
+    control.send(b"warm")
+    serve(control, config)
+
+
+if __name__ == "__main__":
+    main()

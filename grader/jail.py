@@ -1,0 +1,315 @@
+"""The outside end of the jail: starts it, forks submissions in it, watches them and ends them.
+
+A `Jail` is one warm process that has imported torch; `Jail.fork` gives a `Prisoner`, a process forked from it for one
+submission. What a prisoner may see and use is in `Limits` and `_visible`. See `grader/inside` for the other end.
+
+Needs Linux with user namespaces; root is not needed and nothing in the jail runs as root. No daemon.
+`isolation_problem()` says why this machine has none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from grader.inside.channel import Channel, ChannelClosed, ChannelError, send_descriptor
+
+INSIDE = Path(__file__).resolve().parent / "inside"
+START_SECONDS = 120.0
+_INSIDE_ID = 1000
+_ROOTS_STAND_IN = 1_900_000_000  # user ids from here on belong to nobody; root's jails run as them
+_IMPORTS = (
+    "numpy", "matplotlib", "matplotlib.pyplot", "matplotlib_inline.backend_inline", "ipywidgets", "anywidget", "tqdm.auto",
+    "safetensors.torch", "transformer_lab.checking",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one submission may use. Sizes in bytes, times in seconds."""
+
+    memory_bytes: int = 2 << 30  # beyond the warm process's own; all processes of a submission together
+    scratch_bytes: int = 64 << 20
+    processes: int = 48  # threads count too
+    open_files: int = 256
+    cell_output_bytes: int = 1 << 20
+    total_output_bytes: int = 8 << 20
+    cpu_seconds: int = 600  # of one process
+    cell_seconds: float = 60.0
+    exercise_seconds: float = 30.0
+    submission_seconds: float = 600.0
+    restarts: int = 8  # fresh processes after a death
+    seccomp: bool = True
+
+
+class JailError(RuntimeError):
+    """The jail itself could not do its work: never a submission's fault."""
+
+
+class Killed(Exception):
+    """A submission's process was ended, or ended itself. The text says why, in words for a report."""
+
+
+def _package_folders() -> list[str]:
+    """The folders that installed packages lie in, in import order."""
+    known = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    found = [p for p in sys.path if p in known or Path(p).name in ("site-packages", "dist-packages")]
+    return [p for p in dict.fromkeys(found) if os.path.isdir(p)]
+
+
+def _course_folder() -> Path:
+    import transformer_lab
+
+    return Path(transformer_lab.__file__).resolve().parent
+
+
+def _visible() -> list[list[str]]:
+    """[source, target] of everything that can be read in the jail."""
+    python = os.path.realpath(sys.executable)
+    library = sysconfig.get_path("stdlib")
+    pairs = [[p, p] for p in ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo", "/usr/share/fonts")]
+    pairs += [[p, p] for p in ("/etc/ld.so.cache", "/etc/fonts", "/etc/localtime")]
+    pairs += [[python, python], [library, library]]
+    shared = Path(sys.base_prefix, "lib")
+    pairs += [[str(p), str(p)] for p in shared.glob("libpython*.so*")] if sys.base_prefix != "/usr" else []
+    if (Path(sys.base_prefix) / "conda-meta").is_dir():  # conda keeps every shared library there
+        pairs += [[str(shared), str(shared)]]
+    pairs += [[p, p] for p in _package_folders()]
+    pairs += [[str(INSIDE), "/jail/inside"], [str(_course_folder()), "/jail/course/transformer_lab"]]
+    return [pair for pair in _outermost(pairs) if os.path.lexists(pair[0])]
+
+
+def _outermost(pairs: list[list[str]]) -> list[list[str]]:
+    """Leave out what an earlier folder shows at the same place anyway."""
+    kept: list[list[str]] = []
+    for source, target in pairs:
+        covered = any(s == t and source == target and Path(source).is_relative_to(s) for s, t in kept)
+        if not covered:
+            kept.append([source, target])
+    return kept
+
+
+def _configuration(limits: Limits, root: str, stand_in: int) -> dict:
+    """What launcher.py needs to know, as JSON-like data."""
+    as_root = os.geteuid() == 0
+    user = _ROOTS_STAND_IN + stand_in
+    threads = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "VECLIB_MAXIMUM")}
+    machine = {k: os.environ[k] for k in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE") if k in os.environ}
+    return {
+        "root": root,
+        "visible": _visible(),
+        "as_root": as_root,
+        "outside_ids": [user, user] if as_root else [0, 0],
+        "python": os.path.realpath(sys.executable),
+        "environment": {
+            **threads, **machine, "HOME": "/scratch/home", "TMPDIR": "/scratch/tmp", "LANG": "C.UTF-8", "PATH": "/usr/bin:/bin",
+            "MPLCONFIGDIR": "/scratch/home/.matplotlib", "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+        },  # fmt: skip
+        "worker": {
+            "path": ["/jail/course", *_package_folders()],
+            "imports": list(_IMPORTS),
+            "inside_id": _INSIDE_ID,
+            "scratch_bytes": limits.scratch_bytes,
+        },
+    }
+
+
+class Jail:
+    """One warm process in a jail. A context manager: at its end everything in it is dead.
+
+    number: tells jails that run at the same time apart (as root each gets a user id of its own).
+    """
+
+    def __init__(self, limits: Limits | None = None, number: int | None = None):
+        self.limits = limits or Limits()
+        self._root = tempfile.mkdtemp(prefix="jail-")
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        stand_in = os.getpid() * 16 + (number or 0) % 16
+        config = _configuration(self.limits, self._root, stand_in)
+        command = [config["python"], "-I", "-S", "-B", str(INSIDE / "launcher.py"), str(theirs.fileno()), json.dumps(config)]
+        self._errors = tempfile.TemporaryFile()
+        self._process = subprocess.Popen(
+            command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=self._errors, stderr=self._errors,
+            env={"PATH": "/usr/bin:/bin"}, cwd="/", start_new_session=True,
+        )  # fmt: skip
+        theirs.close()
+        self._control = ours
+        self._warm = False
+
+    def __enter__(self) -> Jail:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def wait_until_warm(self) -> None:
+        """Wait for the imports. Raises JailError with the jail's own words when it does not come up."""
+        if self._warm:
+            return
+        readable, _, _ = select.select([self._control], [], [], START_SECONDS)
+        if not readable or self._control.recv(16) != b"warm":
+            self.close()
+            raise JailError(f"the jail did not start: {self.complaints() or 'no answer'}")
+        self._warm = True
+
+    def complaints(self) -> str:
+        """What the jail's own processes wrote to stderr (no learner's code can write there)."""
+        self._errors.seek(0)
+        return self._errors.read(10_000).decode("utf-8", "replace").strip()
+
+    def fork(self, limits: Limits | None = None) -> Prisoner:
+        """Return a fresh process for one submission. Raises JailError."""
+        self.wait_until_warm()
+        limits = limits or self.limits
+        ours, theirs = socket.socketpair()
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        try:
+            send_descriptor(self._control, json.dumps(asdict(limits)).encode(), theirs.fileno())
+            theirs.close()
+            return Prisoner(ours, limits)
+        except (OSError, ChannelError, Killed) as error:
+            ours.close()
+            raise JailError(f"the jail could not start a process: {error}; {self.complaints()}") from error
+
+    def close(self) -> None:
+        """Kill everything in the jail and wait until it is dead."""
+        self._control.close()
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        with contextlib.suppress(OSError):
+            os.rmdir(self._root)
+
+
+class Prisoner:
+    """A process forked for one submission; the outside end. `kill` ends all that it ever started."""
+
+    def __init__(self, sock: socket.socket, limits: Limits):
+        self.limits = limits
+        self.peak_bytes = 0
+        self.dead: str | None = None
+        self._number = 0
+        pid = _sender_of_first_message(sock)
+        self._pid, self._pidfd = pid, os.pidfd_open(pid)
+        self._channel = Channel(sock)
+        self._channel.receive(10.0)
+        self._channel.tick = self._watch
+        self._baseline = _resident_bytes([pid])
+
+    def request(self, message: dict, blob: bytes = b"", seconds: float = 60.0) -> tuple[dict, bytes]:
+        """Ask for something and return the answer. Raises Killed when there is none to be had."""
+        if self.dead:
+            raise Killed(self.dead)
+        self._number += 1
+        try:
+            self._channel.send(message | {"number": self._number}, blob, seconds)
+            answer, data = self._channel.receive(seconds)
+            self._watch()
+        except ChannelClosed:
+            self.kill("its process ended")
+        except ChannelError as error:
+            self.kill(f"it ran longer than {seconds:.0f} s" if "in time" in str(error) else f"{error}")
+        if answer.get("number") != self._number:
+            self.kill("it answered something that was not asked")
+        return answer, data
+
+    def _watch(self) -> None:
+        """Look at the memory that all its processes hold, and end it when that is too much."""
+        pids = [self._pid, *_descendants(self._pid)]
+        if len(pids) > self.limits.processes + 8:
+            self.kill(f"it started more than {self.limits.processes} processes")
+        used = _resident_bytes(pids) - self._baseline
+        if used > self.limits.memory_bytes:
+            used = _proportional_bytes(pids) - self._baseline  # pages that its processes share count once
+        self.peak_bytes = max(self.peak_bytes, used)
+        if used > self.limits.memory_bytes:
+            self.kill(f"it used more than {self.limits.memory_bytes >> 20} MB of memory")
+
+    def kill(self, reason: str) -> None:
+        """End it and all it started; then raise Killed(reason)."""
+        self.close()
+        self.dead = reason
+        raise Killed(reason)
+
+    def close(self) -> None:
+        """End it and all it started, and wait until it is dead."""
+        if self._pidfd is None:
+            return
+        self.dead = self.dead or "it was already ended"
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        select.select([self._pidfd], [], [], 10.0)  # readable once dead; its whole process namespace died first
+        os.close(self._pidfd)
+        self._pidfd = None
+        self._channel.close()
+
+
+def _sender_of_first_message(sock: socket.socket) -> int:
+    """Return the process number of whoever sent the first message, as the kernel vouches for it."""
+    if not select.select([sock], [], [], 20.0)[0]:
+        raise ChannelError("no sign of life")
+    _, extra, _, _ = sock.recvmsg(1, socket.CMSG_SPACE(12), socket.MSG_PEEK)
+    for level, kind, data in extra:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:
+            pid = struct.unpack("iii", data)[0]
+            if pid > 0:
+                return pid
+    raise ChannelClosed("it ended before its first message")
+
+
+def _descendants(pid: int) -> list[int]:
+    found: list[int] = []
+    waiting = [pid]
+    while waiting and len(found) < 1000:
+        with contextlib.suppress(OSError, ValueError):
+            current = waiting.pop()
+            for task in os.listdir(f"/proc/{current}/task"):
+                children = [int(p) for p in Path(f"/proc/{current}/task/{task}/children").read_text().split()]
+                found += children
+                waiting += children
+    return found
+
+
+def _resident_bytes(pids: list[int]) -> int:
+    total = 0
+    for pid in pids:
+        with contextlib.suppress(OSError, IndexError):
+            total += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
+    return total
+
+
+def _proportional_bytes(pids: list[int]) -> int:
+    """Like `_resident_bytes`, but a page that several processes share counts once among them."""
+    total = 0
+    for pid in pids:
+        try:
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+            total += 1024 * sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+        except (OSError, IndexError):
+            total += _resident_bytes([pid])
+    return total
+
+
+@functools.cache
+def isolation_problem() -> str | None:
+    """Say why submissions cannot be isolated on this machine, or None when they can."""
+    if not sys.platform.startswith("linux"):
+        return f"{sys.platform} has no process isolation that this grader knows; use Linux (a virtual machine, WSL 2)"
+    try:
+        with Jail(replace(Limits(), cell_seconds=10)) as jail, contextlib.closing(jail.fork()) as prisoner:
+            answer, _ = prisoner.request({"do": "cell", "source": "1 + 1"}, seconds=10.0)
+            return None if answer.get("ok") is True else "a cell failed in the jail"
+    except (JailError, Killed, OSError) as error:
+        return f"{error} (are user namespaces allowed? sysctl kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns)"
