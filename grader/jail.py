@@ -79,7 +79,10 @@ def _visible() -> list[list[str]]:
     """[source, target] of everything that can be read in the jail."""
     python = os.path.realpath(sys.executable)
     library = sysconfig.get_path("stdlib")
-    pairs = [[p, p] for p in ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo", "/usr/share/fonts")]
+    pairs = [
+        [p, p]
+        for p in ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo", "/usr/share/fonts")
+    ]
     pairs += [[p, p] for p in ("/etc/ld.so.cache", "/etc/fonts", "/etc/localtime")]
     pairs += [[python, python], [library, library]]
     shared = Path(sys.base_prefix, "lib")
@@ -105,7 +108,9 @@ def _configuration(limits: Limits, root: str, stand_in: int) -> dict:
     """What launcher.py needs to know, as JSON-like data."""
     as_root = os.geteuid() == 0
     user = _ROOTS_STAND_IN + stand_in
-    threads = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "VECLIB_MAXIMUM")}
+    threads = {
+        f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "VECLIB_MAXIMUM")
+    }
     machine = {k: os.environ[k] for k in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE") if k in os.environ}
     return {
         "root": root,
@@ -114,8 +119,14 @@ def _configuration(limits: Limits, root: str, stand_in: int) -> dict:
         "outside_ids": [user, user] if as_root else [0, 0],
         "python": os.path.realpath(sys.executable),
         "environment": {
-            **threads, **machine, "HOME": "/scratch/home", "TMPDIR": "/scratch/tmp", "LANG": "C.UTF-8", "PATH": "/usr/bin:/bin",
-            "MPLCONFIGDIR": "/scratch/home/.matplotlib", "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+            **threads,
+            **machine,
+            "HOME": "/scratch/home",
+            "TMPDIR": "/scratch/tmp",
+            "LANG": "C.UTF-8",
+            "PATH": "/usr/bin:/bin",
+            "MPLCONFIGDIR": "/scratch/home/.matplotlib",
+            "MPLBACKEND": "module://matplotlib_inline.backend_inline",
         },  # fmt: skip
         "worker": {
             "path": ["/jail/course", *_package_folders()],
@@ -138,7 +149,15 @@ class Jail:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         stand_in = os.getpid() * 16 + (number or 0) % 16
         config = _configuration(self.limits, self._root, stand_in)
-        command = [config["python"], "-I", "-S", "-B", str(INSIDE / "launcher.py"), str(theirs.fileno()), json.dumps(config)]
+        command = [
+            config["python"],
+            "-I",
+            "-S",
+            "-B",
+            str(INSIDE / "launcher.py"),
+            str(theirs.fileno()),
+            json.dumps(config),
+        ]
         self._errors = tempfile.TemporaryFile()
         self._process = subprocess.Popen(
             command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=self._errors, stderr=self._errors,
@@ -250,7 +269,9 @@ class Prisoner:
         self.dead = self.dead or "it was already ended"
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
-        select.select([self._pidfd], [], [], 10.0)  # readable once dead; its whole process namespace died first
+        select.select(
+            [self._pidfd], [], [], 10.0
+        )  # readable once dead; its whole process namespace died first
         os.close(self._pidfd)
         self._pidfd = None
         self._channel.close()

@@ -9,12 +9,13 @@ import torch
 
 from grader.draw import Draw
 from grader.exercise import Exercise, Row
+from grader.mistakes import UserMistake
 from transformer_lab.checking.compare import selected
 from transformer_lab.checking.key import AnswerKey, KeyCase, KeyRow
 from transformer_lab.checking.probe import Case, Observation, observe
 
 
-class BadExercise(ValueError):
+class BadExercise(UserMistake, ValueError):
     """An exercise's own parts contradict each other; the author must mend it."""
 
 

@@ -7,6 +7,7 @@ import pkgutil
 from functools import cache
 
 from grader.exercise import Exercise
+from grader.mistakes import UnknownName
 
 
 @cache
@@ -34,7 +35,7 @@ def by_id() -> dict[str, Exercise]:
 
 
 def get(exercise: str) -> Exercise:
-    """Return one exercise. Raises LookupError that lists the ids there are."""
+    """Return one exercise. Raises UnknownName that lists the ids there are."""
     if exercise not in by_id():
-        raise LookupError(f"There is no exercise {exercise!r}. The exercises are: {', '.join(by_id())}.")
+        raise UnknownName(f"There is no exercise {exercise!r}. The exercises are: {', '.join(by_id())}.")
     return by_id()[exercise]

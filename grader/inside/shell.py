@@ -139,6 +139,9 @@ class LearnerShell(InteractiveShell):
     def _showtraceback(self, etype, evalue, stb) -> None:
         self.outputs.error(getattr(etype, "__name__", "Error"), _text_of(evalue), list(stb))
 
+    def ask_exit(self) -> None:
+        """`exit` ends nothing here: the next cell still runs."""
+
     def enable_gui(self, gui=None) -> None:
         """No window can open here."""
 

@@ -222,6 +222,7 @@ def _say(name: str) -> str:
         "parameters": "the list of parameters",
         "buffers": "the list of buffers",
         "changed": "the list of changed inputs",
+        "raised": "the exception raised",
     }
     return words.get(head, name)
 

@@ -1,10 +1,8 @@
-"""What a symbol is, before any case runs: its kind, its parameters, the names its source uses."""
+"""What a symbol is, before any case runs: its kind, its parameters, the names its code uses."""
 
 from __future__ import annotations
 
-import ast
 import inspect
-import textwrap
 from typing import Any
 
 from torch import nn
@@ -41,11 +39,15 @@ def _parameters(symbol: Any) -> list[str]:
 
 
 def _used_names(symbol: Any) -> list[str]:
-    """Return the names and attributes that the source mentions in code (not in comments or strings)."""
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(symbol)))
-    except (OSError, TypeError, SyntaxError):  # no source to read (built elsewhere): nothing to say of it
-        return []
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    attributes = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    return sorted(names | attributes)
+    """Return the global names and attributes that the code mentions (comments and strings do not count).
+
+    They are read from the compiled code, since the source of a class typed into a notebook cannot be had.
+    """
+    members = vars(symbol).values() if inspect.isclass(symbol) else [symbol]
+    codes = [function.__code__ for function in members if inspect.isfunction(function)]
+    names: set[str] = set()
+    while codes:
+        code = codes.pop()
+        names |= set(code.co_names)
+        codes += [constant for constant in code.co_consts if inspect.iscode(constant)]
+    return sorted(names)

@@ -116,13 +116,18 @@ def observe(symbol: Any, case: Case) -> Observation:
     return seen
 
 
-def _call(function: Callable, inputs: dict[str, Any], values: dict[str, Any]) -> None:
+def _call(
+    function: Callable,
+    inputs: dict[str, Any],
+    values: dict[str, Any],
+    weights: dict[str, torch.Tensor] | None = None,
+) -> None:
     """Call `function` as `inputs` say and note result, changed inputs and gradients in `values`."""
     args = build(inputs.get("args", []))
     kwargs = build(inputs.get("kwargs", {}))
-    wrt = {str(path): _argument(args, kwargs, path) for path in inputs.get("wrt", [])}
-    for leaf in wrt.values():
-        leaf.requires_grad_()
+    paths = inputs.get("wrt", [])
+    wrt = {str(path): _argument(args, kwargs, path).requires_grad_() for path in paths if path != "weights"}
+    wrt |= (weights or {}) if "weights" in paths else {}
     before = {path: value.detach().clone() for path, value in _tensors(args, kwargs)}
     result = function(*args, **kwargs)
     values["changed"] = [
@@ -184,12 +189,8 @@ def _module(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]) -> None
     `wrt` may hold "weights": then the gradients of all parameters are reported too.
     """
     module = make_module(symbol, inputs, values)
-    call = dict(inputs.get("call") or {})
-    if call:
-        by_weights = "weights" in call.get("wrt", [])
-        call["wrt"] = [path for path in call.get("wrt", []) if path != "weights"]
-        run = _with_weights(module, call, values) if by_weights else module
-        _call(run, call, values)
+    if inputs.get("call"):
+        _call(module, inputs["call"], values, dict(module.named_parameters()))
     for name in inputs.get("keep", []):
         _keep(module, name, values)
 
@@ -234,24 +235,6 @@ def _attribute_sentence(missing: list[str], extra: list[str]) -> str:
     if missing and extra:
         parts.append("Rename the attribute, so that later chapters find it.")
     return " ".join(parts)
-
-
-def _with_weights(module: nn.Module, call: dict[str, Any], values: dict[str, Any]) -> Callable:
-    """Wrap `module` so that the call's cotangents also give `grad.<parameter>` for each parameter."""
-
-    def run(*args: Any, **kwargs: Any) -> Any:
-        result = module(*args, **kwargs)
-        named = dict(module.named_parameters())
-        outputs = result if isinstance(result, tuple) else (result,)
-        pairs = zip(outputs, call.get("cotangents", []), strict=False)
-        total = sum((o * c.to(o.dtype)).sum() for o, c in pairs if c is not None and o.shape == c.shape)
-        if isinstance(total, torch.Tensor) and total.requires_grad:
-            found = torch.autograd.grad(total, list(named.values()), retain_graph=True, allow_unused=True)
-            for name, gradient in zip(named, found, strict=True):
-                values[f"grad.{name}"] = None if gradient is None else gradient.detach().clone()
-        return result
-
-    return run
 
 
 def _keep(module: nn.Module, name: str, values: dict[str, Any]) -> None:

@@ -1,0 +1,280 @@
+"""Grade a chapter for a whole class.
+
+    submitted/ ──► intake ──► pool of jails ──► one writer: autograded/, gradebook.db, records/
+
+Only this process writes. A submission's notebook is written first, its marks next (in one transaction), its record last;
+whatever moment a run is cut at, `resume` finds what is left by the records and ends with the same marks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import json
+import os
+import resource
+import shutil
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import nbformat
+from nbgrader.coursedir import CourseDirectory
+from tqdm import tqdm
+from traitlets.config import Config
+from traitlets.config.loader import PyFileConfigLoader
+
+from grader import intake, pool
+from grader.gradebook import GradebookWriter
+from grader.jail import isolation_problem
+from grader.judge import new_seed
+from grader.plugin import ROOT, configure
+from grader.records import Records, exercises_hash, new_run
+from grader.submission import NotIsolated
+
+NO_JAIL = (
+    "WARNING: learners' code runs WITHOUT isolation. It can read and change every file of this account, "
+    "the gradebook and other submissions included, and reach the network."
+)
+
+
+@dataclass
+class Course:
+    """Where a course lies. `config` is nbgrader's."""
+
+    root: Path
+    config: Config
+
+    @staticmethod
+    def at(root: Path) -> Course:
+        """Return the course in `root`, with its own nbgrader_config.py when it has one."""
+        root = root.resolve()
+        if (root / "nbgrader_config.py").is_file():
+            config = PyFileConfigLoader("nbgrader_config.py", path=str(root)).load_config()
+        else:
+            config = Config()
+            configure(config, root)
+        return Course(root, config)
+
+    @property
+    def directory(self) -> CourseDirectory:
+        return CourseDirectory(config=self.config)
+
+    def folder(self, step: str, student: str, chapter: str) -> Path:
+        name = getattr(self.directory, f"{step}_directory")
+        return Path(self.directory.format_path(name, student, chapter))
+
+    def submitted(self) -> Path:
+        return self.root / self.directory.submitted_directory
+
+    def release(self, chapter: str) -> bytes:
+        """Return the released notebook. Raises LookupError when the chapter has none."""
+        path = Path(self.directory.format_path(self.directory.release_directory, ".", chapter)) / f"{chapter}.ipynb"
+        if not path.is_file():
+            raise LookupError(f"There is no released notebook at {path}. Build it first: python -m grader build")
+        return path.read_bytes()
+
+
+@dataclass
+class Summary:
+    """What a run did."""
+
+    chapter: str
+    graded: list[dict] = field(default_factory=list)  # records
+    skipped: int = 0
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        late = sum(record["late_seconds"] > 0 for record in self.graded)
+        odd = [record for record in self.graded if record["notes"]]
+        times = sorted(record["seconds"] for record in self.graded) or [0.0]
+        lines = [
+            f"{self.chapter}: {len(self.graded)} graded in {self.seconds:.1f} s"
+            + (f", {self.skipped} already graded before" if self.skipped else "")
+            + f"; {late} late; {len(odd)} to look at.",
+            f"Each took {statistics.median(times):.2f} s (median), {times[-1]:.2f} s (longest).",
+        ]
+        for record in odd:
+            lines.append(f"  {record['student']!r}: {record['score']:g} of {record['max']:g}")
+            lines += [f"      {note}" for note in record["notes"][:6]]
+        return "\n".join(lines)
+
+
+def run(
+    course: Course,
+    chapter: str,
+    *,
+    students: Iterable[str] | None = None,
+    workers: int | None = None,
+    resume: bool = False,
+    scheduler: str | None = None,
+    seed: int | None = None,
+    isolated: bool = True,
+    create: bool = True,
+    quiet: bool = False,
+    say: Callable[[str], None] = print,
+) -> Summary:
+    """Grade the class and return the summary.
+
+    students: ids or patterns (`a*`); everyone with a folder for the chapter when None.
+    resume: go on with the last run, with its seed; what it finished is left alone.
+    isolated=False: see NO_JAIL.
+    Raises LookupError for a chapter or students that are not there, NotIsolated, and the grader's own failures.
+    """
+    release = course.release(chapter)
+    if not isolated:
+        say(NO_JAIL)
+    elif scheduler is None and (problem := isolation_problem()):
+        raise NotIsolated(problem)
+    chosen = _choose(intake.students(course.submitted(), chapter), students, chapter)
+    records = Records(course.root, chapter)
+    this_run = _this_run(records, chapter, seed, release, resume, isolated)
+    tasks, submissions = _tasks(course, chapter, chosen, release, this_run, records)
+    summary = Summary(chapter, skipped=len(chosen) - len(tasks))
+    start = time.monotonic()
+    workers = workers or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else workers or os.cpu_count()
+    outcomes = pool.on_dask(tasks, scheduler) if scheduler else pool.on_this_machine(tasks, min(workers, len(tasks) or 1))
+    notebook = nbformat.reads(release.decode(), as_version=4)
+    directory = course.directory
+    bar = tqdm(total=len(tasks), desc=chapter, unit="submission", disable=quiet or not tasks)
+    with GradebookWriter(directory.db_url, directory.course_id, chapter, notebook, course.config) as writer, bar:
+        for student, outcome in outcomes:
+            record = _write(course, writer, submissions.pop(student), chapter, json.loads(outcome), this_run, create)
+            records.append(record)
+            summary.graded.append(record)
+            bar.update()
+    summary.graded.sort(key=lambda record: record["student"])
+    summary.seconds = time.monotonic() - start
+    return summary
+
+
+def _choose(known: list[str], patterns: Iterable[str] | None, chapter: str) -> list[str]:
+    if patterns is None:
+        return known
+    chosen = []
+    for pattern in patterns:
+        found = [s for s in known if s == pattern] or fnmatch.filter(known, pattern)
+        if not found:
+            raise LookupError(f"Nobody called {pattern!r} handed in {chapter}.")
+        chosen += found
+    return sorted(dict.fromkeys(chosen))
+
+
+def _this_run(records: Records, chapter: str, seed: int | None, release: bytes, resume: bool, isolated: bool) -> dict:
+    """Return the run to go on with, or begin one."""
+    last = records.last_run()
+    if resume and last:
+        if last["exercises"] == exercises_hash(chapter, release):
+            return last
+        raise LookupError("The exercises have changed since that run, so it cannot be resumed. Run without --resume.")
+    begun = new_run(chapter, new_seed() if seed is None else seed, release, isolated)
+    records.append(begun)
+    return begun
+
+
+def _tasks(course: Course, chapter: str, chosen: list[str], release: bytes, this_run: dict, records: Records) -> tuple[dict, dict]:
+    """Return what is left to do: {student: reads the submission and gives grade_bytes's arguments}, and what was read."""
+    done = records.latest(this_run["run"])
+    submissions: dict[str, intake.Submission] = {}
+
+    def task(student: str) -> Callable[[], tuple]:
+        def read() -> tuple:
+            found = submissions[student] = intake.read_submission(course.submitted(), student, chapter)
+            return found.data, found.notes, release, this_run["seed"], None, this_run["isolated"]
+
+        return read
+
+    left = []
+    for student in chosen:
+        finished = done.get(student)
+        graded = course.folder("autograded", student, chapter) / f"{chapter}.ipynb"
+        if finished and graded.is_file():
+            now = intake.read_submission(course.submitted(), student, chapter).sha256
+            if finished["submission"] == now:
+                continue
+        left.append(student)
+    return {student: task(student) for student in left}, submissions
+
+
+def _write(
+    course: Course, writer: GradebookWriter, found: intake.Submission, chapter: str, outcome: dict, this_run: dict, create: bool
+) -> dict:
+    """Write one submission's notebook and marks; return its record."""
+    notebook = nbformat.reads(outcome["notebook"], as_version=4)
+    folder = course.folder("autograded", found.student, chapter)
+    _write_folder(folder, chapter, outcome["notebook"], found.timestamp)
+    late = writer.write(found.student, found.timestamp, outcome["marks"], notebook, create)
+    keys = ("marks", "points", "reports", "notes", "seconds", "peak_bytes")
+    return {
+        "kind": "mark",
+        **{key: this_run[key] for key in ("run", "chapter", "seed", "exercises", "versions")},
+        "student": found.student,
+        "submission": found.sha256,
+        "timestamp": found.timestamp,
+        "late_seconds": late,
+        "score": round(sum(outcome["marks"].values()), 2),
+        "max": sum(outcome["points"].values()),
+        **{key: outcome[key] for key in keys},
+    }
+
+
+def _write_folder(folder: Path, chapter: str, notebook: str, timestamp: str | None) -> None:
+    """Replace a student's autograded folder; nothing that was in it stays."""
+    if folder.is_symlink():
+        folder.unlink()
+    elif folder.is_dir():
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    (folder / f"{chapter}.ipynb").write_text(notebook + "\n", encoding="utf-8")
+    if timestamp:
+        (folder / "timestamp.txt").write_text(timestamp + "\n")
+
+
+def peak_memory() -> int:
+    """Return the peak bytes of this process and of its largest finished worker (Linux counts them in KiB)."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return unit * sum(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+
+
+def regrade(course: Course, chapter: str, students: Iterable[str] | None = None, quiet: bool = False) -> list[str]:
+    """Recompute every recorded mark from the submission and its seed, and return a line for each that differs.
+
+    Nothing is written. A submission, an exercise set or a gradebook that has changed since is a difference too.
+    """
+    release = course.release(chapter)
+    recorded = Records(course.root, chapter).latest()
+    chosen = _choose(sorted(recorded), students, chapter)
+    now = exercises_hash(chapter, release)
+    submissions = {s: intake.read_submission(course.submitted(), s, chapter) for s in chosen}
+    tasks = {
+        s: (lambda s=s: (submissions[s].data, submissions[s].notes, release, recorded[s]["seed"], None, True)) for s in chosen
+    }
+    notebook = nbformat.reads(release.decode(), as_version=4)
+    with GradebookWriter(course.directory.db_url, course.directory.course_id, chapter, notebook, course.config) as writer:
+        in_book = writer.marks(chosen)
+    differences = []
+    bar = tqdm(total=len(tasks), desc=f"{chapter} again", unit="submission", disable=quiet or not tasks)
+    with bar, contextlib.closing(pool.on_this_machine(tasks, min(os.cpu_count() or 1, len(tasks) or 1))) as outcomes:
+        for student, outcome in outcomes:
+            record = recorded[student]
+            differences += _compare(record, json.loads(outcome)["marks"], in_book.get(student, {}), now, submissions[student].sha256)
+            bar.update()
+    return sorted(differences)
+
+
+def _compare(record: dict, marks: dict[str, float], in_book: dict[str, float], exercises: str, submission: str) -> list[str]:
+    who = record["student"]
+    found = []
+    if record["submission"] != submission:
+        found.append(f"{who!r}: the submission has changed since it was graded")
+    if record["exercises"] != exercises:
+        found.append(f"{who!r}: the exercises have changed since it was graded")
+    for name, mark in record["marks"].items():
+        if marks.get(name) != mark:
+            found.append(f"{who!r}, {name}: recorded {mark:g}, recomputed {marks.get(name)}")
+        if in_book.get(name) != mark:
+            found.append(f"{who!r}, {name}: recorded {mark:g}, the gradebook has {in_book.get(name)}")
+    return found

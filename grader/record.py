@@ -1,0 +1,110 @@
+"""The data files of the learner's package: recorded answer keys, the index of TODOs, review questions."""
+
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from grader.exercise import Exercise
+from grader.exercises import by_id
+from grader.keys import draw_key
+from grader.mistakes import UserMistake
+from transformer_lab.checking.questions import FILE as QUESTIONS
+from transformer_lab.checking.recorded import INDEX, record
+from transformer_lab.checking.wire import unpack
+
+RECORDED_SEED = 0
+DATA = Path("course/transformer_lab/checking/data")
+# Recorded numbers may differ in their last bits from one processor to another; more is a real change.
+SAME = 1e-5
+
+
+class BadQuestion(UserMistake, ValueError):
+    """A questions.toml is not well formed; the text names the file and the question."""
+
+
+def data_files(root: Path) -> dict[Path, bytes]:
+    """Return {path: content} of every data file."""
+    files = {root / DATA / f"{exercise.id}.key": recorded(exercise) for exercise in by_id().values()}
+    todos = {todo: exercise.id for exercise in by_id().values() for todo in exercise.todos}
+    files[root / DATA / INDEX] = _json(todos)
+    files[root / DATA / QUESTIONS] = _json(_all_questions(root))
+    return files
+
+
+def recorded(exercise: Exercise) -> bytes:
+    """Return an exercise's data file."""
+    hints = {todo: list(exercise.hints[todo]) for todo in exercise.todos}
+    return record(draw_key(exercise, RECORDED_SEED), hints)
+
+
+def remove_stale(root: Path) -> None:
+    """Delete recorded keys of exercises that are no more."""
+    for path in _leftover(root):
+        path.unlink()
+
+
+def _leftover(root: Path) -> list[Path]:
+    return [path for path in (root / DATA).glob("*.key") if path.stem not in by_id()]
+
+
+def stale_files(root: Path) -> list[Path]:
+    """Return the data files that differ from what would be built, beyond rounding, and leftovers."""
+    fresh = data_files(root)
+    changed = [path for path, data in fresh.items() if not path.is_file() or not _alike(path, data)]
+    return changed + _leftover(root)
+
+
+def _alike(path: Path, data: bytes) -> bool:
+    stored = path.read_bytes()
+    return stored == data or (path.suffix == ".key" and _same(unpack(stored), unpack(data)))
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
+        return (
+            a.shape == b.shape
+            and a.dtype == b.dtype
+            and torch.allclose(a.double(), b.double(), rtol=SAME, atol=SAME, equal_nan=True)
+        )
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(_same(a[key], b[key]) for key in a)
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(_same, a, b))
+    if isinstance(a, float) and isinstance(b, float):
+        return math.isclose(a, b, rel_tol=SAME, abs_tol=SAME) or (math.isnan(a) and math.isnan(b))
+    return type(a) is type(b) and a == b
+
+
+def _json(tree: Any) -> bytes:
+    return (json.dumps(tree, ensure_ascii=False, indent=1) + "\n").encode()
+
+
+def _all_questions(root: Path) -> dict[str, Any]:
+    questions: dict[str, Any] = {}
+    for path in sorted((root / "solutions").glob("*/questions.toml")):
+        try:
+            parsed = tomllib.loads(path.read_text(encoding="utf-8"))
+        except tomllib.TOMLDecodeError as error:
+            raise BadQuestion(f"{path}: {error}") from error
+        for name, question in parsed.items():
+            _check_question(path, name, question)
+            questions[name] = question
+    return questions
+
+
+def _check_question(path: Path, name: str, question: dict[str, Any]) -> None:
+    """Raise BadQuestion unless the question has a text, choices that all say something, and one right."""
+    choices = question.get("choices", {})
+    if not question.get("text") or len(choices) < 2:
+        raise BadQuestion(f"{path}: question {name!r} needs a text and at least two choices")
+    for letter, choice in choices.items():
+        if set(choice) != {"text", "right", "says"}:
+            raise BadQuestion(f"{path}: choice {letter!r} of {name!r} needs text, right and says")
+    if sum(choice["right"] for choice in choices.values()) != 1:
+        raise BadQuestion(f"{path}: question {name!r} needs exactly one right choice")

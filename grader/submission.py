@@ -1,0 +1,86 @@
+"""Grade one submission: bytes in, JSON out. The same function runs here, in a pool and on a Dask worker.
+
+It needs no shared disk, no gradebook and nothing from an earlier call; it keeps one warm jail in each process.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import threading
+from functools import lru_cache
+
+import nbformat
+
+from grader.align import align
+from grader.jail import Jail, JailError, Limits, isolation_problem
+from grader.session import Graded, grade_notebook
+
+_lock = threading.Lock()  # judging sets torch's defaults for a moment, so a process grades one at a time
+_jail: Jail | None = None
+
+
+class NotIsolated(RuntimeError):
+    """This machine cannot isolate learners' code, and nobody has said to go on without."""
+
+
+def grade_bytes(
+    data: bytes | None, notes: list[str], release: bytes, seed: int, limits: Limits | None = None, isolated: bool = True
+) -> str:
+    """Return what `result` describes, as JSON text.
+
+    data: the submitted file, None when there is none; notes: what is known about it already.
+    release: the released notebook; seed: draws the judge's cases.
+    isolated=False runs learners' code WITHOUT a jail (no file or network protection at all).
+    Raises NotIsolated or JailError, never anything for what a submission does.
+    """
+    with _lock:
+        aligned = align(data, _release(release))
+        graded = _try_twice(lambda: grade_notebook(_warm_jail(isolated), aligned.notebook, [*notes, *aligned.notes], seed, limits))
+    return json.dumps(result(graded))
+
+
+def result(graded: Graded) -> dict:
+    """Return the outcome as plain data: marks, reports, notes, the graded notebook, what it cost."""
+    return {
+        "marks": {verdict.grade_id: verdict.score for verdict in graded.verdicts},
+        "points": {verdict.grade_id: verdict.points for verdict in graded.verdicts},
+        "reports": {verdict.grade_id: verdict.report.tree() for verdict in graded.verdicts},
+        "notes": graded.notes,
+        "notebook": nbformat.writes(graded.notebook, version=4),
+        "seconds": round(graded.seconds, 3),
+        "peak_bytes": graded.peak_bytes,
+    }
+
+
+@lru_cache(maxsize=4)
+def _release(data: bytes) -> nbformat.NotebookNode:
+    return nbformat.reads(data.decode(), as_version=4)
+
+
+def _try_twice(grade):
+    """A jail that broke (its machine killed it, say) is started anew once."""
+    try:
+        return grade()
+    except JailError:
+        close_jail()
+        return grade()
+
+
+def _warm_jail(isolated: bool) -> Jail:
+    global _jail
+    if _jail is None:
+        problem = isolation_problem() if isolated else None
+        if problem:
+            raise NotIsolated(problem)
+        _jail = Jail(isolated=isolated)
+        atexit.register(close_jail)
+    return _jail
+
+
+def close_jail() -> None:
+    """End this process's jail."""
+    global _jail
+    if _jail is not None:
+        _jail.close()
+        _jail = None
