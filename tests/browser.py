@@ -212,10 +212,9 @@ class NotebookPage:
         return state["done"]
 
     def tracebacks(self) -> list[str]:
-        """Text of every error that a cell shows."""
-        return self.page.locator(
-            ".jp-RenderedText[data-mime-type='application/vnd.jupyter.error']"
-        ).all_inner_texts()
+        """Text of every traceback that a cell shows. JupyterLab marks it as it marks output to stderr."""
+        shown = self.page.locator("[data-mime-type='application/vnd.jupyter.stderr']").all_inner_texts()
+        return [text for text in shown if "Traceback (most recent call last)" in text]
 
     def screenshots(self, folder: Path, stem: str = "page") -> list[Path]:
         """Scroll from top to bottom and save what can be seen, one PNG a screenful. Returns their paths."""
