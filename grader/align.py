@@ -1,8 +1,9 @@
 """Rebuild the notebook that is graded: the release, with the bodies of the learner's answer cells grafted in.
 
 Tests, points, metadata, order, ids, kernel and format are the release's, whatever the submission says.
-A learner's other code cells are kept too, since an honest answer may need a helper defined in one: each stands right after
-the release's cell that it followed in the submission. They run, but they can change no test: tests run elsewhere.
+A learner's other code cells are kept too, since an honest answer may need a helper defined in one: each
+stands right after the release's cell that it followed in the submission. They run, but they can change no
+test: tests run elsewhere.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def align(data: bytes | None, release: NotebookNode) -> Aligned:
     return Aligned(notebook, notes)
 
 
-# ---- reading -------------------------------------------------------------------------------------------------
+# ---- reading -----------------------------------------------------------------------------------------------
 
 
 def read_cells(data: bytes, notes: list[str]) -> list[Cell]:
@@ -160,11 +161,11 @@ def _string(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-# ---- answers -------------------------------------------------------------------------------------------------
+# ---- answers -----------------------------------------------------------------------------------------------
 
 
 def _graft_answers(notebook: NotebookNode, cells: list[Cell], notes: list[str]) -> dict[int, int]:
-    """Fill the answer cells. Returns, for each submission cell that was used, the release cell it belongs to."""
+    """Fill the answer cells. Returns {submission cell that was used: the release cell it belongs to}."""
     taken: dict[int, int] = {}
     answers = [(at, cell) for at, cell in enumerate(notebook.cells) if role(cell) == "answer"]
     for find in (_by_grade_id, _by_cell_id, _by_definition):  # the surest way first, for all answers
@@ -178,7 +179,7 @@ def _graft_answers(notebook: NotebookNode, cells: list[Cell], notes: list[str]) 
             taken[chosen] = at
             taken.update({i: at for i in found if _same(cells[i].source, cell.source)})
             cell.source = cells[chosen].source
-    for _, cell in answers:
+    for _, cell in answers if cells else ():
         notes.append(f"The answer cell {_name(cell)} is missing; its exercise counts as not attempted.")
     return taken
 
@@ -255,7 +256,7 @@ def _same(a: str, b: str) -> bool:
     return a.strip() == b.strip()
 
 
-# ---- tests and the learner's own cells -----------------------------------------------------------------------
+# ---- tests and the learner's own cells ---------------------------------------------------------------------
 
 
 def _note_changed_tests(notebook: NotebookNode, cells: list[Cell], notes: list[str]) -> None:

@@ -2,8 +2,9 @@
 
     submitted/ ──► intake ──► pool of jails ──► one writer: autograded/, gradebook.db, records/
 
-Only this process writes. A submission's notebook is written first, its marks next (in one transaction), its record last;
-whatever moment a run is cut at, `resume` finds what is left by the records and ends with the same marks.
+Only this process writes. A submission's notebook is written first, its marks next (in one transaction), its
+record last; whatever moment a run is cut at, `resume` finds what is left by the records and ends with the
+same marks.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from grader import intake, pool
 from grader.gradebook import GradebookWriter
 from grader.jail import isolation_problem
 from grader.judge import new_seed
-from grader.plugin import ROOT, configure
+from grader.plugin import configure
 from grader.records import Records, exercises_hash, new_run
 from grader.submission import NotIsolated
 
@@ -72,9 +73,14 @@ class Course:
 
     def release(self, chapter: str) -> bytes:
         """Return the released notebook. Raises LookupError when the chapter has none."""
-        path = Path(self.directory.format_path(self.directory.release_directory, ".", chapter)) / f"{chapter}.ipynb"
+        path = (
+            Path(self.directory.format_path(self.directory.release_directory, ".", chapter))
+            / f"{chapter}.ipynb"
+        )
         if not path.is_file():
-            raise LookupError(f"There is no released notebook at {path}. Build it first: python -m grader build")
+            raise LookupError(
+                f"There is no released notebook at {path}. Build it first: python -m grader build"
+            )
         return path.read_bytes()
 
 
@@ -122,7 +128,8 @@ def run(
     students: ids or patterns (`a*`); everyone with a folder for the chapter when None.
     resume: go on with the last run, with its seed; what it finished is left alone.
     isolated=False: see NO_JAIL.
-    Raises LookupError for a chapter or students that are not there, NotIsolated, and the grader's own failures.
+    Raises LookupError for a chapter or students that are not there, NotIsolated, and the grader's own
+    failures.
     """
     release = course.release(chapter)
     if not isolated:
@@ -135,14 +142,27 @@ def run(
     tasks, submissions = _tasks(course, chapter, chosen, release, this_run, records)
     summary = Summary(chapter, skipped=len(chosen) - len(tasks))
     start = time.monotonic()
-    workers = workers or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else workers or os.cpu_count()
-    outcomes = pool.on_dask(tasks, scheduler) if scheduler else pool.on_this_machine(tasks, min(workers, len(tasks) or 1))
+    workers = (
+        workers or len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else workers or os.cpu_count()
+    )
+    outcomes = (
+        pool.on_dask(tasks, scheduler)
+        if scheduler
+        else pool.on_this_machine(tasks, min(workers, len(tasks) or 1))
+    )
     notebook = nbformat.reads(release.decode(), as_version=4)
     directory = course.directory
     bar = tqdm(total=len(tasks), desc=chapter, unit="submission", disable=quiet or not tasks)
-    with GradebookWriter(directory.db_url, directory.course_id, chapter, notebook, course.config) as writer, bar:
+    with (
+        GradebookWriter(directory.db_url, directory.course_id, chapter, notebook, course.config) as writer,
+        bar,
+    ):
         for student, outcome in outcomes:
-            record = _write(course, writer, submissions.pop(student), chapter, json.loads(outcome), this_run, create)
+            record = _write(
+                course, writer, submissions.pop(student), chapter, json.loads(outcome), this_run, create
+            )
             records.append(record)
             summary.graded.append(record)
             bar.update()
@@ -163,20 +183,26 @@ def _choose(known: list[str], patterns: Iterable[str] | None, chapter: str) -> l
     return sorted(dict.fromkeys(chosen))
 
 
-def _this_run(records: Records, chapter: str, seed: int | None, release: bytes, resume: bool, isolated: bool) -> dict:
+def _this_run(
+    records: Records, chapter: str, seed: int | None, release: bytes, resume: bool, isolated: bool
+) -> dict:
     """Return the run to go on with, or begin one."""
     last = records.last_run()
     if resume and last:
         if last["exercises"] == exercises_hash(chapter, release):
             return last
-        raise LookupError("The exercises have changed since that run, so it cannot be resumed. Run without --resume.")
+        raise LookupError(
+            "The exercises have changed since that run, so it cannot be resumed. Run without --resume."
+        )
     begun = new_run(chapter, new_seed() if seed is None else seed, release, isolated)
     records.append(begun)
     return begun
 
 
-def _tasks(course: Course, chapter: str, chosen: list[str], release: bytes, this_run: dict, records: Records) -> tuple[dict, dict]:
-    """Return what is left to do: {student: reads the submission and gives grade_bytes's arguments}, and what was read."""
+def _tasks(
+    course: Course, chapter: str, chosen: list[str], release: bytes, this_run: dict, records: Records
+) -> tuple[dict, dict]:
+    """Return {student: reads the submission and gives grade_bytes's arguments} and what was read so far."""
     done = records.latest(this_run["run"])
     submissions: dict[str, intake.Submission] = {}
 
@@ -200,7 +226,13 @@ def _tasks(course: Course, chapter: str, chosen: list[str], release: bytes, this
 
 
 def _write(
-    course: Course, writer: GradebookWriter, found: intake.Submission, chapter: str, outcome: dict, this_run: dict, create: bool
+    course: Course,
+    writer: GradebookWriter,
+    found: intake.Submission,
+    chapter: str,
+    outcome: dict,
+    this_run: dict,
+    create: bool,
 ) -> dict:
     """Write one submission's notebook and marks; return its record."""
     notebook = nbformat.reads(outcome["notebook"], as_version=4)
@@ -236,13 +268,18 @@ def _write_folder(folder: Path, chapter: str, notebook: str, timestamp: str | No
 def peak_memory() -> int:
     """Return the peak bytes of this process and of its largest finished worker (Linux counts them in KiB)."""
     unit = 1 if sys.platform == "darwin" else 1024
-    return unit * sum(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return unit * sum(
+        resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
 
 
-def regrade(course: Course, chapter: str, students: Iterable[str] | None = None, quiet: bool = False) -> list[str]:
-    """Recompute every recorded mark from the submission and its seed, and return a line for each that differs.
+def regrade(
+    course: Course, chapter: str, students: Iterable[str] | None = None, quiet: bool = False
+) -> list[str]:
+    """Recompute every recorded mark from its submission and seed; return a line for each that differs.
 
-    Nothing is written. A submission, an exercise set or a gradebook that has changed since is a difference too.
+    Nothing is written. A submission, an exercise set or a gradebook that has changed since is a difference
+    too.
     """
     release = course.release(chapter)
     recorded = Records(course.root, chapter).latest()
@@ -250,22 +287,38 @@ def regrade(course: Course, chapter: str, students: Iterable[str] | None = None,
     now = exercises_hash(chapter, release)
     submissions = {s: intake.read_submission(course.submitted(), s, chapter) for s in chosen}
     tasks = {
-        s: (lambda s=s: (submissions[s].data, submissions[s].notes, release, recorded[s]["seed"], None, True)) for s in chosen
+        s: (lambda s=s: (submissions[s].data, submissions[s].notes, release, recorded[s]["seed"], None, True))
+        for s in chosen
     }
     notebook = nbformat.reads(release.decode(), as_version=4)
-    with GradebookWriter(course.directory.db_url, course.directory.course_id, chapter, notebook, course.config) as writer:
+    with GradebookWriter(
+        course.directory.db_url, course.directory.course_id, chapter, notebook, course.config
+    ) as writer:
         in_book = writer.marks(chosen)
     differences = []
     bar = tqdm(total=len(tasks), desc=f"{chapter} again", unit="submission", disable=quiet or not tasks)
-    with bar, contextlib.closing(pool.on_this_machine(tasks, min(os.cpu_count() or 1, len(tasks) or 1))) as outcomes:
+    with (
+        bar,
+        contextlib.closing(
+            pool.on_this_machine(tasks, min(os.cpu_count() or 1, len(tasks) or 1))
+        ) as outcomes,
+    ):
         for student, outcome in outcomes:
             record = recorded[student]
-            differences += _compare(record, json.loads(outcome)["marks"], in_book.get(student, {}), now, submissions[student].sha256)
+            differences += _compare(
+                record,
+                json.loads(outcome)["marks"],
+                in_book.get(student, {}),
+                now,
+                submissions[student].sha256,
+            )
             bar.update()
     return sorted(differences)
 
 
-def _compare(record: dict, marks: dict[str, float], in_book: dict[str, float], exercises: str, submission: str) -> list[str]:
+def _compare(
+    record: dict, marks: dict[str, float], in_book: dict[str, float], exercises: str, submission: str
+) -> list[str]:
     who = record["student"]
     found = []
     if record["submission"] != submission:

@@ -133,7 +133,7 @@ def _read_file(folder: int, name: str, notes: list[str]) -> bytes | None:
 
 
 def _from_archive(folder: int, archives: list[str], chapter: str, notes: list[str]) -> bytes | None:
-    """Read the notebook out of a zip file, in memory: a member's path is only ever looked at, never written to."""
+    """Read the notebook out of a zip file, in memory: a member's path is looked at, never written to."""
     for name in archives:
         data = _read_file(folder, name, notes)
         try:
@@ -146,7 +146,7 @@ def _from_archive(folder: int, archives: list[str], chapter: str, notes: list[st
             odd = [m for m in members if m.startswith(("/", "\\")) or ".." in re.split(r"[/\\]", m)]
             if odd:
                 notes.append(
-                    f"{_shown(name)} holds a path that leaves its folder ({_shown(odd[0])}); that file was not used."
+                    f"{_shown(name)} holds a path that leaves its folder ({_shown(odd[0])}); it was not used."
                 )
             by_name = {re.split(r"[/\\]", m)[-1]: members[m] for m in members if m not in odd}
             chosen = _choose(sorted(by_name), chapter, notes)

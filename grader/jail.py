@@ -1,7 +1,8 @@
 """The outside end of the jail: starts it, forks submissions in it, watches them and ends them.
 
-A `Jail` is one warm process that has imported torch; `Jail.fork` gives a `Prisoner`, a process forked from it for one
-submission. What a prisoner may see and use is in `Limits` and `_visible`. See `grader/inside` for the other end.
+A `Jail` is one warm process that has imported torch; `Jail.fork` gives a `Prisoner`, a process forked from it
+for one submission. What a prisoner may see and use is in `Limits` and `_visible`. See `grader/inside` for the other
+end.
 
 Needs Linux with user namespaces; root is not needed and nothing in the jail runs as root. No daemon.
 `isolation_problem()` says why this machine has none.
@@ -11,9 +12,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import struct
@@ -29,9 +32,17 @@ from grader.inside.channel import Channel, ChannelClosed, ChannelError, send_des
 INSIDE = Path(__file__).resolve().parent / "inside"
 START_SECONDS = 120.0
 _INSIDE_ID = 1000
-_ROOTS_STAND_IN = 1_900_000_000  # user ids from here on belong to nobody; root's jails run as them
+_HELP = (
+    "user namespaces must be allowed: sysctl kernel.unprivileged_userns_clone=1, "
+    "kernel.apparmor_restrict_unprivileged_userns=0"
+)
+_count = itertools.count()
+_ROOTS_STAND_IN = (
+    1_900_000_000  # user ids from here on belong to nobody; root's jails run as them, each as its own
+)
 _IMPORTS = (
-    "numpy", "matplotlib", "matplotlib.pyplot", "matplotlib_inline.backend_inline", "ipywidgets", "anywidget", "tqdm.auto",
+    "numpy", "matplotlib", "matplotlib.pyplot",
+    "matplotlib_inline.backend_inline", "ipywidgets", "anywidget", "tqdm.auto",
     "safetensors.torch", "transformer_lab.checking",
 )  # fmt: skip
 
@@ -104,65 +115,76 @@ def _outermost(pairs: list[list[str]]) -> list[list[str]]:
     return kept
 
 
-def _configuration(limits: Limits, root: str, stand_in: int) -> dict:
-    """What launcher.py needs to know, as JSON-like data."""
+def _configuration(limits: Limits, root: str, isolated: bool) -> dict:
+    """What launcher.py and worker.py need to know, as JSON-like data."""
     as_root = os.geteuid() == 0
-    user = _ROOTS_STAND_IN + stand_in
-    threads = {
-        f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "VECLIB_MAXIMUM")
-    }
-    machine = {k: os.environ[k] for k in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE") if k in os.environ}
+    user = _ROOTS_STAND_IN + os.getpid() * 8 + next(_count) % 8
+    scratch = "/scratch" if isolated else root
+    course = "/jail/course" if isolated else str(_course_folder().parent)
     return {
         "root": root,
-        "visible": _visible(),
+        "visible": _visible() if isolated else [],
         "as_root": as_root,
         "outside_ids": [user, user] if as_root else [0, 0],
         "python": os.path.realpath(sys.executable),
-        "environment": {
-            **threads,
-            **machine,
-            "HOME": "/scratch/home",
-            "TMPDIR": "/scratch/tmp",
-            "LANG": "C.UTF-8",
-            "PATH": "/usr/bin:/bin",
-            "MPLCONFIGDIR": "/scratch/home/.matplotlib",
-            "MPLBACKEND": "module://matplotlib_inline.backend_inline",
-        },  # fmt: skip
+        "environment": _environment(scratch),
         "worker": {
-            "path": ["/jail/course", *_package_folders()],
+            "isolated": isolated,
+            "path": [course, *_package_folders()],
             "imports": list(_IMPORTS),
             "inside_id": _INSIDE_ID,
+            "scratch": scratch,
             "scratch_bytes": limits.scratch_bytes,
         },
     }
 
 
+def _environment(scratch: str) -> dict[str, str]:
+    """The whole environment in the jail: nothing of the grader's own is passed on."""
+    threads = {
+        f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "VECLIB_MAXIMUM")
+    }
+    machine = {
+        name: os.environ[name] for name in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE") if name in os.environ
+    }
+    plain = {
+        "HOME": f"{scratch}/home",
+        "TMPDIR": f"{scratch}/tmp",
+        "LANG": "C.UTF-8",
+        "PATH": "/usr/bin:/bin",
+    }
+    pictures = {
+        "MPLCONFIGDIR": f"{scratch}/home/.matplotlib",
+        "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+    }
+    return threads | machine | plain | pictures
+
+
 class Jail:
     """One warm process in a jail. A context manager: at its end everything in it is dead.
 
-    number: tells jails that run at the same time apart (as root each gets a user id of its own).
+    isolated=False starts the same processes WITHOUT a jail: only the resource limits are left. For platforms
+    that have no isolation, and only when an instructor has said so.
     """
 
-    def __init__(self, limits: Limits | None = None, number: int | None = None):
+    def __init__(self, limits: Limits | None = None, isolated: bool = True):
         self.limits = limits or Limits()
         self._root = tempfile.mkdtemp(prefix="jail-")
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        stand_in = os.getpid() * 16 + (number or 0) % 16
-        config = _configuration(self.limits, self._root, stand_in)
-        command = [
-            config["python"],
-            "-I",
-            "-S",
-            "-B",
-            str(INSIDE / "launcher.py"),
-            str(theirs.fileno()),
-            json.dumps(config),
-        ]
-        self._errors = tempfile.TemporaryFile()
+        ours, theirs = socket.socketpair()
+        config = _configuration(self.limits, self._root, isolated)
+        script = INSIDE / ("launcher.py" if isolated else "worker.py")
+        told = json.dumps(config if isolated else config["worker"])
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the jail)
         self._process = subprocess.Popen(
-            command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=self._errors, stderr=self._errors,
-            env={"PATH": "/usr/bin:/bin"}, cwd="/", start_new_session=True,
-        )  # fmt: skip
+            [config["python"], "-I", "-S", "-B", str(script), str(theirs.fileno()), told],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=self._errors,
+            stderr=self._errors,
+            env=config["environment"],
+            cwd="/",
+            start_new_session=True,
+        )
         theirs.close()
         self._control = ours
         self._warm = False
@@ -185,6 +207,8 @@ class Jail:
 
     def complaints(self) -> str:
         """What the jail's own processes wrote to stderr (no learner's code can write there)."""
+        if self._errors.closed:
+            return self._last_words
         self._errors.seek(0)
         return self._errors.read(10_000).decode("utf-8", "replace").strip()
 
@@ -193,7 +217,8 @@ class Jail:
         self.wait_until_warm()
         limits = limits or self.limits
         ours, theirs = socket.socketpair()
-        ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        if hasattr(socket, "SO_PASSCRED"):
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         try:
             send_descriptor(self._control, json.dumps(asdict(limits)).encode(), theirs.fileno())
             theirs.close()
@@ -208,8 +233,9 @@ class Jail:
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
-        with contextlib.suppress(OSError):
-            os.rmdir(self._root)
+        self._last_words = self.complaints()
+        self._errors.close()
+        shutil.rmtree(self._root, ignore_errors=True)  # empty, unless there was no isolation
 
 
 class Prisoner:
@@ -220,12 +246,14 @@ class Prisoner:
         self.peak_bytes = 0
         self.dead: str | None = None
         self._number = 0
-        pid = _sender_of_first_message(sock)
-        self._pid, self._pidfd = pid, os.pidfd_open(pid)
+        self._closed = False
         self._channel = Channel(sock)
-        self._channel.receive(10.0)
+        vouched = _sender_of_first_message(sock)
+        ready, _ = self._channel.receive(10.0)  # sent before any code of the learner's runs
+        self._pid = vouched or ready["pid"]
+        self._pidfd = os.pidfd_open(self._pid) if hasattr(os, "pidfd_open") else None
         self._channel.tick = self._watch
-        self._baseline = _resident_bytes([pid])
+        self._baseline = _resident_bytes([self._pid])
 
     def request(self, message: dict, blob: bytes = b"", seconds: float = 60.0) -> tuple[dict, bytes]:
         """Ask for something and return the answer. Raises Killed when there is none to be had."""
@@ -327,10 +355,10 @@ def _proportional_bytes(pids: list[int]) -> int:
 def isolation_problem() -> str | None:
     """Say why submissions cannot be isolated on this machine, or None when they can."""
     if not sys.platform.startswith("linux"):
-        return f"{sys.platform} has no process isolation that this grader knows; use Linux (a virtual machine, WSL 2)"
+        return f"{sys.platform} has no isolation that this grader knows; use Linux (a virtual machine, WSL 2)"
     try:
         with Jail(replace(Limits(), cell_seconds=10)) as jail, contextlib.closing(jail.fork()) as prisoner:
             answer, _ = prisoner.request({"do": "cell", "source": "1 + 1"}, seconds=10.0)
             return None if answer.get("ok") is True else "a cell failed in the jail"
     except (JailError, Killed, OSError) as error:
-        return f"{error} (are user namespaces allowed? sysctl kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns)"
+        return f"{error} ({_HELP})"

@@ -1,7 +1,8 @@
 """The record of every mark: what was graded, by which tests and versions, with which seed, and what came out.
 
-One file a chapter, `records/CHAPTER.jsonl` below the course root: a line for each run, then a line for each submission.
-Lines are only appended, and only after the marks are in the gradebook, so the file also says where a run stopped.
+One file a chapter, `records/CHAPTER.jsonl` below the course root: a line for each run, then a line for each
+submission. Lines are only appended, and only after the marks are in the gradebook, so the file also says
+where a run stopped.
 """
 
 from __future__ import annotations

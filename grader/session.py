@@ -1,10 +1,10 @@
 """Grade one submission: run its cells in a jail, judge its exercises outside.
 
     aligned notebook ──► cells run, in order, in a process forked for it
-                    └──► at each test cell the judge's cases go in and observations come out; verdicts are reached here
+                    └──► at each test cell cases go in and observations come out; verdicts are reached here
 
-A cell that ends its process (a crash, a hang, too much memory) is charged and left out; a fresh process runs the earlier
-cells again and the rest is tried. Verdicts already reached stay.
+A cell that ends its process (a crash, a hang, too much memory) is charged and left out; a fresh process runs the
+earlier cells again and the rest is tried. Verdicts already reached stay.
 Everything that comes out of the jail is checked and cleaned before anything else sees it.
 """
 
@@ -104,7 +104,7 @@ class Session:
         self.graded.seconds = time.monotonic() - start
         return self.graded
 
-    # ---- cells -----------------------------------------------------------------------------------------------
+    # ---- cells ---------------------------------------------------------------------------------------------
 
     def _run_cell(self, cell: NotebookNode) -> None:
         cell.outputs, cell.execution_count = [], None
@@ -166,7 +166,7 @@ class Session:
             self._prisoner.close()
             self._prisoner = None
 
-    # ---- verdicts --------------------------------------------------------------------------------------------
+    # ---- verdicts ------------------------------------------------------------------------------------------
 
     def _judge_cell(self, cell: NotebookNode) -> None:
         exercise, symbol = test_call(cell.source)
@@ -250,7 +250,7 @@ def _label(cell: NotebookNode) -> str:
     return cell.metadata.get("nbgrader", {}).get("grade_id") or cell.get("id", "?")
 
 
-# ---- cleaning what came out of the jail ----------------------------------------------------------------------
+# ---- cleaning what came out of the jail --------------------------------------------------------------------
 
 
 def clean_observation(blob: bytes) -> Observation:

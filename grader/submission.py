@@ -1,6 +1,6 @@
 """Grade one submission: bytes in, JSON out. The same function runs here, in a pool and on a Dask worker.
 
-It needs no shared disk, no gradebook and nothing from an earlier call; it keeps one warm jail in each process.
+It needs no shared disk, no gradebook and nothing from an earlier call; each process keeps one warm jail.
 """
 
 from __future__ import annotations
@@ -25,7 +25,12 @@ class NotIsolated(RuntimeError):
 
 
 def grade_bytes(
-    data: bytes | None, notes: list[str], release: bytes, seed: int, limits: Limits | None = None, isolated: bool = True
+    data: bytes | None,
+    notes: list[str],
+    release: bytes,
+    seed: int,
+    limits: Limits | None = None,
+    isolated: bool = True,
 ) -> str:
     """Return what `result` describes, as JSON text.
 
@@ -36,7 +41,11 @@ def grade_bytes(
     """
     with _lock:
         aligned = align(data, _release(release))
-        graded = _try_twice(lambda: grade_notebook(_warm_jail(isolated), aligned.notebook, [*notes, *aligned.notes], seed, limits))
+        graded = _try_twice(
+            lambda: grade_notebook(
+                _warm_jail(isolated), aligned.notebook, [*notes, *aligned.notes], seed, limits
+            )
+        )
     return json.dumps(result(graded))
 
 

@@ -20,9 +20,16 @@ def as_nobody(command: list[str], scratch: Path, seconds: float = 300.0) -> subp
     os.chown(scratch, NOBODY, NOBODY)
     base, repository = Path(sys.base_prefix), Path(__file__).resolve().parents[1]
     script = ["set -e", *_opened(base, scratch), *_opened(repository, scratch)]
-    environment = ["env", "-i", f"HOME={scratch}", f"TMPDIR={scratch}", "PATH=/usr/bin:/bin", "OMP_NUM_THREADS=1", "LANG=C.UTF-8",
-                   f"PYTHONPATH={repository}"]  # fmt: skip
-    user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--inh-caps=-all", "--no-new-privs"]
+    environment = ["env", "-i", f"HOME={scratch}", f"TMPDIR={scratch}", "PATH=/usr/bin:/bin", "LANG=C.UTF-8",
+                   "OMP_NUM_THREADS=1", f"PYTHONPATH={repository}"]  # fmt: skip
+    user = [
+        "setpriv",
+        f"--reuid={NOBODY}",
+        f"--regid={NOBODY}",
+        "--clear-groups",
+        "--inh-caps=-all",
+        "--no-new-privs",
+    ]
     script.append(shlex.join(["exec", *user, *environment, *command]))
     return subprocess.run(
         ["unshare", "--mount", "--propagation=private", "sh", "-c", "\n".join(script)],
@@ -37,6 +44,9 @@ def _opened(path: Path, scratch: Path) -> list[str]:
         return []
     top, aside = closed[-1], scratch / f".aside{len(path.parts)}"
     aside.mkdir(exist_ok=True)
-    lines = [["mount", "--bind", str(path), str(aside)], ["mount", "-t", "tmpfs", "-o", "mode=755", "none", str(top)]]
+    lines = [
+        ["mount", "--bind", str(path), str(aside)],
+        ["mount", "-t", "tmpfs", "-o", "mode=755", "none", str(top)],
+    ]
     lines += [["mkdir", "-p", str(path)], ["mount", "--bind", str(aside), str(path)]]
     return [shlex.join(line) for line in lines]

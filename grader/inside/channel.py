@@ -1,7 +1,8 @@
 """Framed messages over a socket: a JSON object and a block of bytes. Nothing is ever unpickled.
 
-Both ends use this. The outside end treats whatever it reads as hostile: sizes are checked before memory is taken,
-one deadline covers a whole message (so dripping bytes gains nothing), and anything malformed is a `ChannelError`.
+Both ends use this. The outside end treats whatever it reads as hostile: sizes are checked before memory is
+taken, one deadline covers a whole message (so dripping bytes gains nothing), and anything malformed is a
+`ChannelError`.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
 """Starts the warm process of a jail: builds its file system, enters its namespaces, gives up all rights.
 
 Run as a script in a fresh, empty Python (`python -I -S launcher.py FD CONFIG`), so nothing of the grader's
-memory comes along. CONFIG is JSON: see `grader.jail._configuration`. FD is the socket that the warm process listens to.
+memory comes along. CONFIG is JSON: see `grader.jail._configuration`. FD is the socket that the warm process
+listens to.
 
 Two steps of namespaces, so that the second cannot undo the first's mounts (the kernel locks mounts that a
 less privileged namespace inherits):
 1. mounts (with a user namespace, when not root): the new root is built and the old one let go of;
-2. user, processes, network, IPC, host name, mounts: the warm process is number 1 of its own process namespace.
-As root, step 2's user namespace maps to a user id that owns nothing, so nothing in the jail runs as root.
+2. user, processes, network, IPC, host name, mounts: the warm process is number 1 of its own process
+   namespace. As root, step 2's user namespace maps to a user id that owns nothing, so nothing in the jail
+   runs as root.
 """
 
 import json
@@ -122,8 +124,8 @@ def _first_process(config: dict, control: int) -> None:
 
 
 def main() -> None:
+    """Everything here ends when the grader does: the warm process sees its socket close."""
     control, config = int(sys.argv[1]), json.loads(sys.argv[2])
-    ns.die_with_parent()
     os.umask(0o022)
     inside = config["worker"]["inside_id"]
     if config["as_root"]:

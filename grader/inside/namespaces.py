@@ -1,7 +1,7 @@
 """The Linux calls a jail is made of: namespaces, mounts and process attributes, through ctypes.
 
-`bwrap` does the same for one process. Here every submission is forked from a process that has already imported
-torch, and must still get namespaces of its own, so the calls are made from Python, after the fork.
+`bwrap` does the same for one process. Here every submission is forked from a process that has already
+imported torch, and must still get namespaces of its own, so the calls are made from Python, after the fork.
 All functions raise `OSError` with the call's name when the kernel refuses.
 """
 

@@ -1,8 +1,8 @@
 """A system-call filter for learners' processes, assembled by hand: no library needed.
 
-Namespaces already keep a submission from anything outside. The filter takes away calls that a notebook has no use for and
-that would get around a limit (memory that no limit counts) or reach for the kernel itself.
-A refused call fails with EPERM, so a learner sees an ordinary `OSError`.
+Namespaces already keep a submission from anything outside. The filter takes away calls that a notebook has no
+use for and that would get around a limit (memory that no limit counts) or reach for the kernel itself. A
+refused call fails with EPERM, so a learner sees an ordinary `OSError`.
 """
 
 import ctypes
@@ -26,15 +26,20 @@ _REFUSED = {
     "memfd_create": (319, 279), "memfd_secret": (447, 447), "shmget": (29, 194), "shmat": (30, 196),
     "msgget": (68, 186), "semget": (64, 190), "mq_open": (240, 180),
     # mounts and namespaces
-    "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51), "unshare": (272, 97),
-    "setns": (308, 268), "open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430), "fsmount": (432, 432),
+    "mount": (165, 40), "umount2": (166, 39),
+    "pivot_root": (155, 41), "chroot": (161, 51), "unshare": (272, 97),
+    "setns": (308, 268), "open_tree": (428, 428),
+    "move_mount": (429, 429), "fsopen": (430, 430), "fsmount": (432, 432),
     "mount_setattr": (442, 442), "open_by_handle_at": (304, 265), "name_to_handle_at": (303, 264),
     # the kernel's larger doors
     "bpf": (321, 280), "perf_event_open": (298, 241), "userfaultfd": (323, 282), "io_uring_setup": (425, 425),
-    "io_uring_enter": (426, 426), "io_uring_register": (427, 427), "add_key": (248, 217), "request_key": (249, 218),
+    "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
+    "add_key": (248, 217), "request_key": (249, 218),
     "keyctl": (250, 219), "fanotify_init": (300, 262), "personality": (135, 92), "syslog": (103, 116),
-    "init_module": (175, 105), "finit_module": (313, 273), "delete_module": (176, 106), "kexec_load": (246, 104),
-    "reboot": (169, 142), "swapon": (167, 224), "swapoff": (168, 225), "acct": (163, 89), "quotactl": (179, 60),
+    "init_module": (175, 105), "finit_module": (313, 273),
+    "delete_module": (176, 106), "kexec_load": (246, 104),
+    "reboot": (169, 142), "swapon": (167, 224),
+    "swapoff": (168, 225), "acct": (163, 89), "quotactl": (179, 60),
     "clock_settime": (227, 112), "settimeofday": (164, 170), "adjtimex": (159, 171), "iopl": (172, None),
     "ioperm": (173, None), "modify_ldt": (154, None), "vmsplice": (278, 75), "lookup_dcookie": (212, 18),
 }  # fmt: skip

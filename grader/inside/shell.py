@@ -6,6 +6,7 @@ import builtins
 import io
 import os
 import sys
+import tempfile
 from typing import Any
 
 from IPython.core.displayhook import DisplayHook
@@ -120,7 +121,9 @@ class _DisplayHook(DisplayHook):
         """A notebook shows no prompt."""
 
     def write_format_data(self, format_dict, md_dict=None) -> None:
-        self.shell.outputs.data("execute_result", format_dict, md_dict or {}, execution_count=self.prompt_count)
+        self.shell.outputs.data(
+            "execute_result", format_dict, md_dict or {}, execution_count=self.prompt_count
+        )
 
     def finish_displayhook(self) -> None:
         """Nothing is written through sys.stdout."""
@@ -183,10 +186,10 @@ def _no_input(prompt: object = "", *_ignored: Any) -> str:
 
 
 def new_shell() -> LearnerShell:
-    """Make the one shell of this process: no history file, no startup files, nothing read from a home folder."""
+    """Make this process's one shell: no history file, no startup files, nothing read from a home folder."""
     config = Config()
     config.HistoryManager.enabled = False
-    config.InteractiveShell.ipython_dir = "/scratch/home/.ipython"
+    config.InteractiveShell.ipython_dir = os.path.join(os.environ["HOME"], ".ipython")
     shell = LearnerShell.instance(config=config, user_module=None, user_ns={"__name__": "__main__"})
     builtins.input = _no_input
     return shell
@@ -194,7 +197,10 @@ def new_shell() -> LearnerShell:
 
 def take_over_output(shell: LearnerShell) -> int:
     """Send what Python and C code print to the shell's outputs. Returns the spill file's descriptor."""
-    spill = os.open("/scratch", os.O_TMPFILE | os.O_RDWR | os.O_APPEND, 0o600)
+    number, name = tempfile.mkstemp()
+    spill = os.open(name, os.O_RDWR | os.O_APPEND)
+    os.close(number)
+    os.unlink(name)
     for number in (1, 2):
         os.dup2(spill, number)
     sys.stdout, sys.stderr = _Stream(shell, "stdout", 1), _Stream(shell, "stderr", 2)

@@ -1,9 +1,10 @@
 """The warm process of a jail, and the processes forked from it that run submissions.
 
-The warm process imports torch, IPython and transformer_lab once and then only forks: it never runs a line of a
-learner's code. Each submission gets a process with user, process, network, IPC, host-name and mount namespaces of its own,
-a scratch folder of its own, and no descriptor but its own socket. It is number 1 of its process namespace, so all it
-ever started dies with it, and the warm process has no number there: it cannot be signalled, traced or even named.
+The warm process imports torch, IPython and transformer_lab once and then only forks: it never runs a line of
+a learner's code. Each submission gets a process with user, process, network, IPC, host-name and mount
+namespaces of its own, a scratch folder of its own, and no descriptor but its own socket. It is number 1 of
+its process namespace, so all it ever started dies with it, and the warm process has no number there: it
+cannot be signalled, traced or even named.
 
 Started by launcher.py: `worker.py CONTROL_FD CONFIG`.
 """
@@ -19,17 +20,15 @@ import signal
 import socket
 import sys
 
-sys.path[:0] = ["/jail/inside"]
+sys.path[:0] = [os.path.dirname(os.path.abspath(__file__))]
 
-import namespaces as ns
-import seccomp
-from channel import Channel, ChannelError, receive_descriptor
-
-SCRATCH = "/scratch"
+import namespaces as ns  # noqa: E402  (needs the line above)
+import seccomp  # noqa: E402
+from channel import Channel, ChannelError, receive_descriptor  # noqa: E402
 
 
 def warm_up(config: dict) -> None:
-    """Import what nearly every notebook imports, with one thread everywhere: threads do not survive a fork."""
+    """Import what notebooks import, with one thread everywhere: threads do not survive a fork."""
     sys.path[1:1] = config["path"]
     sys.dont_write_bytecode = True
     import gc
@@ -37,16 +36,19 @@ def warm_up(config: dict) -> None:
 
     site.setquit()
     site.sethelper()
-    _new_scratch(config["scratch_bytes"], 0)
+    if config["isolated"]:
+        _mount_scratch(config["scratch"], config["scratch_bytes"], 0)
+    _make_folders(config["scratch"])
     import shell
-
     import torch
 
     torch.set_num_threads(1)
     torch.set_num_interop_threads(1)
     the_shell = shell.new_shell()
     for name in config["imports"]:
-        with contextlib.suppress(ImportError):  # pictures are an extra: a notebook that needs them says so itself
+        with contextlib.suppress(
+            ImportError
+        ):  # pictures are an extra: a notebook that needs them says so itself
             __import__(name)
     _warm_shell(the_shell)
     gc.collect()
@@ -55,16 +57,21 @@ def warm_up(config: dict) -> None:
 
 def _warm_shell(shell) -> None:
     """Run one cell, so that what IPython and matplotlib build on first use is built before the fork."""
-    shell.run("import matplotlib.pyplot\nmatplotlib.pyplot.figure(); matplotlib.pyplot.close('all')", 1000, -1)
+    shell.run(
+        "import matplotlib.pyplot\nmatplotlib.pyplot.figure(); matplotlib.pyplot.close('all')", 1000, -1
+    )
     shell.reset(new_session=True)
     shell.execution_count = 1
 
 
-def _new_scratch(size: int, owner: int) -> None:
+def _mount_scratch(folder: str, size: int, owner: int) -> None:
     options = f"size={size},nr_inodes=4096,mode=700,uid={owner},gid={owner}"
-    ns.mount("tmpfs", SCRATCH, "tmpfs", ns.MS_NOSUID | ns.MS_NODEV, options)
+    ns.mount("tmpfs", folder, "tmpfs", ns.MS_NOSUID | ns.MS_NODEV, options)
+
+
+def _make_folders(scratch: str) -> None:
     for folder in ("home", "tmp", "work"):
-        os.mkdir(f"{SCRATCH}/{folder}")
+        os.makedirs(f"{scratch}/{folder}", exist_ok=True)
 
 
 def serve(control: socket.socket, config: dict) -> None:
@@ -92,10 +99,11 @@ def _start(limits: dict, descriptor: int, control: socket.socket, config: dict) 
     if between == 0:
         control.close()
         try:
-            ns.unshare(ns.EVERY_NAMESPACE)
-            ns.write_id_maps("self", config["inside_id"], 0, 0)
+            if config["isolated"]:
+                ns.unshare(ns.EVERY_NAMESPACE)
+                ns.write_id_maps("self", config["inside_id"], 0, 0)
             if os.fork() == 0:
-                _become_learner(limits, descriptor, config["inside_id"])
+                _become_learner(limits, descriptor, config)
         except BaseException as error:
             with contextlib.suppress(OSError):
                 os.write(2, f"jail: {type(error).__name__}: {error}\n".encode())
@@ -105,24 +113,20 @@ def _start(limits: dict, descriptor: int, control: socket.socket, config: dict) 
     os.waitpid(between, 0)
 
 
-def _become_learner(limits: dict, descriptor: int, user: int) -> None:
+def _become_learner(limits: dict, descriptor: int, config: dict) -> None:
     """Shut every door, then run what the socket asks for. Never returns."""
     os.setsid()
     session = descriptor if descriptor == 3 else os.dup2(descriptor, 3, inheritable=False)
-    os.closerange(4, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    os.closerange(4, min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 1 << 16))
     null = os.open("/dev/null", os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(null, number)
     os.close(null)
-    _new_scratch(limits["scratch_bytes"], user)
-    ns.mount("proc", "/proc", "proc", ns.MS_NOSUID | ns.MS_NODEV | ns.MS_NOEXEC)
-    socket.sethostname("jail")
-    os.chdir(f"{SCRATCH}/work")
-    _limit_resources(limits)
-    ns.drop_capabilities()
-    ns.no_new_privileges()
-    if limits["seccomp"]:
-        seccomp.install()
+    if config["isolated"]:
+        _enter_cell(limits, config)
+    else:
+        os.chdir(f"{config['scratch']}/work")
+        _limit_resources(limits, {"RLIMIT_NPROC"})  # counts all of the user's processes here
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a file that grows too large is an OSError, not a death
     os.nice(5)
     channel = Channel(socket.socket(fileno=session))
@@ -134,22 +138,47 @@ def _become_learner(limits: dict, descriptor: int, user: int) -> None:
         os._exit(0)
 
 
-def _limit_resources(limits: dict) -> None:
+def _enter_cell(limits: dict, config: dict) -> None:
+    """In the new namespaces: an own scratch folder and process list, limits, and no rights at all."""
+    _mount_scratch(config["scratch"], limits["scratch_bytes"], config["inside_id"])
+    _make_folders(config["scratch"])
+    ns.mount("proc", "/proc", "proc", ns.MS_NOSUID | ns.MS_NODEV | ns.MS_NOEXEC)
+    socket.sethostname("jail")
+    os.chdir(f"{config['scratch']}/work")
+    _limit_resources(limits, set())
+    ns.drop_capabilities()
+    ns.no_new_privileges()
+    if limits["seccomp"]:
+        seccomp.install()
+
+
+def _limit_resources(limits: dict, without: set[str]) -> None:
     """Memory is limited beyond what the warm process already has; both kinds are private to this process."""
-    pages = [int(number) * resource.getpagesize() for number in open("/proc/self/statm").read().split()]
-    for kind, value in (
-        (resource.RLIMIT_AS, pages[0] + limits["memory_bytes"]),
-        (resource.RLIMIT_DATA, pages[5] + limits["memory_bytes"]),
-        (resource.RLIMIT_NPROC, limits["processes"]),
-        (resource.RLIMIT_NOFILE, limits["open_files"]),
-        (resource.RLIMIT_FSIZE, limits["scratch_bytes"]),
-        (resource.RLIMIT_CPU, limits["cpu_seconds"]),
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_MEMLOCK, 0),
-        (resource.RLIMIT_MSGQUEUE, 0),
-        (resource.RLIMIT_SIGPENDING, 1024),
-    ):
-        resource.setrlimit(kind, (value, value))
+    mapped, private = _memory_now()
+    for name, value in {
+        "RLIMIT_AS": mapped + limits["memory_bytes"],
+        "RLIMIT_DATA": private + limits["memory_bytes"],
+        "RLIMIT_NPROC": limits["processes"],
+        "RLIMIT_NOFILE": limits["open_files"],
+        "RLIMIT_FSIZE": limits["scratch_bytes"],
+        "RLIMIT_CPU": limits["cpu_seconds"],
+        "RLIMIT_CORE": 0,
+        "RLIMIT_MEMLOCK": 0,
+        "RLIMIT_MSGQUEUE": 0,
+        "RLIMIT_SIGPENDING": 1024,
+    }.items():
+        if hasattr(resource, name) and name not in without:
+            resource.setrlimit(getattr(resource, name), (value, value))
+
+
+def _memory_now() -> tuple[int, int]:
+    """Return the bytes that this process has mapped, and those of them that are private and writable."""
+    try:
+        with open("/proc/self/statm") as file:
+            pages = [int(number) * resource.getpagesize() for number in file.read().split()]
+    except OSError:  # no /proc on this platform: room for the libraries, then
+        return 8 << 30, 1 << 30
+    return pages[0], pages[5]
 
 
 def _run_submission(channel: Channel, limits: dict) -> None:
@@ -159,7 +188,7 @@ def _run_submission(channel: Channel, limits: dict) -> None:
 
     shell = shell_module.LearnerShell.instance()
     spill = shell_module.take_over_output(shell)
-    channel.send({"ready": True})
+    channel.send({"ready": True, "pid": os.getpid()})
     while True:
         request, blob = channel.receive()
         number = request["number"]
