@@ -1,0 +1,1 @@
+"""Pictures drawn from the learner's own functions: one module for each chapter, on one base."""
