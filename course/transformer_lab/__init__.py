@@ -16,6 +16,8 @@ _HOME_OF = {
     "grade": "transformer_lab.checking.grading",
     "question": "transformer_lab.checking.questions",
     "device": "transformer_lab.devices",
+    "device_report": "transformer_lab.devices",
+    "unfinished": "transformer_lab.notebook",
 }
 
 __all__ = ["__version__", *_HOME_OF]
