@@ -1,11 +1,16 @@
-"""nbgrader's settings. Run every nbgrader command from this folder."""
+"""nbgrader's settings: run every nbgrader command from this folder.
+
+To grade in another folder (a class of its own), copy this file there and start nbgrader with
+PYTHONPATH set to the folder that holds `grader/`.
+"""
 
 import sys
 from pathlib import Path
 
-root = Path(__file__).resolve().parent
-sys.path.insert(0, str(root))
+here = Path(__file__).resolve().parent
+if (here / "grader").is_dir():
+    sys.path.insert(0, str(here))
 
-from grader.plugin import configure  # noqa: E402  (needs the line above)
+from grader.plugin import configure  # noqa: E402  (needs the path above)
 
-configure(get_config(), root)  # noqa: F821  (traitlets provides get_config)
+configure(get_config(), here)  # noqa: F821  (traitlets provides get_config)
