@@ -163,8 +163,12 @@ def _write_record(work: Path, record: dict[str, dict[str, str]]) -> None:
 
 
 def lab_command(work: Path, browser: bool = True, port: int | None = None) -> list[str]:
-    """The command that serves `work` in JupyterLab, opened at the first chapter if it is there."""
-    command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={work}"]
+    """The command that serves `work` in JupyterLab, opened at the first chapter if it is there.
+
+    It prints the address and warnings, and none of the hundred lines of routine that would hide them.
+    """
+    # -P: a learner's own json.py in the folder served must not be taken for the library's
+    command = [sys.executable, "-P", "-m", "jupyterlab", f"--ServerApp.root_dir={work}", "--log-level=WARN"]
     first = f"{FIRST_CHAPTER}/{FIRST_CHAPTER}.ipynb"
     if (work / first).exists():
         command.append(f"--LabApp.default_url=/lab/tree/{first}")
@@ -206,10 +210,11 @@ def main(arguments: list[str] | None = None) -> int:
     if options.copy_only:
         return 0
     print("Starting JupyterLab. Save your notebooks, then stop it with Ctrl-C here.", flush=True)
-    return _serve(lab_command(work, not options.no_browser, options.port))
+    return _serve(work, lab_command(work, not options.no_browser, options.port))
 
 
-def _serve(command: list[str]) -> int:
+def _serve(work: Path, command: list[str]) -> int:
+    os.chdir(work)  # away from the instructor's nbgrader_config.py, which does not fit what is served here
     if os.name == "nt":  # execve there returns to the prompt at once and leaves the server behind
         return subprocess.call(command, env=lab_environment())
     os.execve(command[0], command, lab_environment())
