@@ -30,7 +30,7 @@ from traitlets.config.loader import PyFileConfigLoader
 
 from grader import intake, pool
 from grader.gradebook import GradebookWriter
-from grader.jail import isolation_problem
+from grader.jail import Limits, isolation_problem
 from grader.judge import new_seed
 from grader.plugin import configure
 from grader.records import Records, exercises_hash, new_run
@@ -119,6 +119,7 @@ def run(
     scheduler: str | None = None,
     seed: int | None = None,
     isolated: bool = True,
+    limits: Limits | None = None,
     create: bool = True,
     quiet: bool = False,
     say: Callable[[str], None] = print,
@@ -127,7 +128,7 @@ def run(
 
     students: ids or patterns (`a*`); everyone with a folder for the chapter when None.
     resume: go on with the last run, with its seed; what it finished is left alone.
-    isolated=False: see NO_JAIL.
+    isolated=False: see NO_JAIL. limits: what one submission may use.
     Raises LookupError for a chapter or students that are not there, NotIsolated, and the grader's own
     failures.
     """
@@ -139,7 +140,7 @@ def run(
     chosen = _choose(intake.students(course.submitted(), chapter), students, chapter)
     records = Records(course.root, chapter)
     this_run = _this_run(records, chapter, seed, release, resume, isolated)
-    tasks, submissions = _tasks(course, chapter, chosen, release, this_run, records)
+    tasks, submissions = _tasks(course, chapter, chosen, release, this_run, records, limits)
     summary = Summary(chapter, skipped=len(chosen) - len(tasks))
     start = time.monotonic()
     workers = (
@@ -200,7 +201,13 @@ def _this_run(
 
 
 def _tasks(
-    course: Course, chapter: str, chosen: list[str], release: bytes, this_run: dict, records: Records
+    course: Course,
+    chapter: str,
+    chosen: list[str],
+    release: bytes,
+    this_run: dict,
+    records: Records,
+    limits: Limits | None,
 ) -> tuple[dict, dict]:
     """Return {student: reads the submission and gives grade_bytes's arguments} and what was read so far."""
     done = records.latest(this_run["run"])
@@ -209,7 +216,7 @@ def _tasks(
     def task(student: str) -> Callable[[], tuple]:
         def read() -> tuple:
             found = submissions[student] = intake.read_submission(course.submitted(), student, chapter)
-            return found.data, found.notes, release, this_run["seed"], None, this_run["isolated"]
+            return found.data, found.notes, release, this_run["seed"], limits, this_run["isolated"]
 
         return read
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,6 +11,7 @@ from nbformat import NotebookNode
 from nbgrader.api import Comment, Grade, Gradebook, MissingEntry
 from nbgrader.preprocessors import AssignLatePenalties
 from nbgrader.utils import compute_checksum
+from sqlalchemy.exc import SAWarning
 from traitlets.config import Config
 
 from grader.align import role
@@ -69,7 +71,9 @@ class GradebookWriter:
         if create:
             self._book.update_or_create_student(student)
         when = {"timestamp": timestamp} if timestamp else {}
-        submission = self._book.update_or_create_submission(self._chapter, student, **when)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SAWarning)  # nbgrader builds a submission before it adds it
+            submission = self._book.update_or_create_submission(self._chapter, student, **when)
         mine = next(n for n in submission.notebooks if n.name == self._chapter)
         self._write_marks(mine, marks)
         self._write_comments(mine, notebook)

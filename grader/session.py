@@ -3,8 +3,8 @@
     aligned notebook ──► cells run, in order, in a process forked for it
                     └──► at each test cell cases go in and observations come out; verdicts are reached here
 
-A cell that ends its process (a crash, a hang, too much memory) is charged and left out; a fresh process runs the
-earlier cells again and the rest is tried. Verdicts already reached stay.
+A cell that ends its process (a crash, a hang, too much memory) is charged and left out; a fresh process runs
+the earlier cells again and the rest is tried. Verdicts already reached stay.
 Everything that comes out of the jail is checked and cleaned before anything else sees it.
 """
 
@@ -176,7 +176,7 @@ class Session:
             report = evaluate(key, observer)
         except Exception as error:  # whatever odd data the judge could not compare, it earns nothing
             report = _failed(key, f"What your code returned could not be compared ({type(error).__name__}).")
-        report.stopped = observer.ended or self._ended_since_test or ""
+        report.stopped = observer.ended or ("" if report.passed else self._ended_since_test or "")
         self._ended_since_test = None
         if observer.ended:
             self.graded.notes.append(f"Exercise {exercise}: {observer.ended}.")

@@ -79,11 +79,15 @@ def _try_twice(grade):
 def _warm_jail(isolated: bool) -> Jail:
     global _jail
     if _jail is None:
-        problem = isolation_problem() if isolated else None
-        if problem:
-            raise NotIsolated(problem)
         _jail = Jail(isolated=isolated)
         atexit.register(close_jail)
+        try:
+            _jail.wait_until_warm()
+        except JailError:
+            close_jail()
+            if isolated and (problem := isolation_problem()):
+                raise NotIsolated(problem) from None
+            raise
     return _jail
 
 

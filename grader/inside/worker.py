@@ -182,13 +182,15 @@ def _memory_now() -> tuple[int, int]:
 
 
 def _run_submission(channel: Channel, limits: dict) -> None:
+    channel.send({"ready": True, "pid": os.getpid()})
+    if "shell" not in sys.modules:  # a jail that was never warmed up
+        channel.receive()
     import shell as shell_module
 
     from transformer_lab.checking import probe, wire
 
     shell = shell_module.LearnerShell.instance()
     spill = shell_module.take_over_output(shell)
-    channel.send({"ready": True, "pid": os.getpid()})
     while True:
         request, blob = channel.receive()
         number = request["number"]
@@ -222,7 +224,8 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     control.set_inheritable(False)
     config = json.loads(sys.argv[2])
-    warm_up(config)
+    if config["warm"]:
+        warm_up(config)
     control.send(b"warm")
     serve(control, config)
 
