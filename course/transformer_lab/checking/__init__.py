@@ -6,6 +6,9 @@ import os
 from typing import Any
 
 from transformer_lab.checking import probes as _probes  # noqa: F401  (registers the special probes)
+from transformer_lab.checking import probes_ch01 as _probes_ch01  # noqa: F401
+from transformer_lab.checking import probes_ch03 as _probes_ch03  # noqa: F401
+from transformer_lab.checking import probes_ch05 as _probes_ch05  # noqa: F401
 from transformer_lab.checking.key import evaluate
 from transformer_lab.checking.probe import observe
 from transformer_lab.checking.recorded import UnknownExercise, recorded_key
