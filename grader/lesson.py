@@ -157,7 +157,7 @@ def _test_faults(cells: list[Cell], exercises: dict[str, Exercise]) -> Iterator[
         wanted = "\n".join(
             [f"check{call}", HIDDEN_BEGIN, "from transformer_lab import grade", f"grade{call}", HIDDEN_END]
         )
-        if cell.source.strip() != wanted:
+        if "\n".join(filter(None, cell.source.split("\n"))) != wanted:  # the formatter may add empty lines
             yield cell.line, f"the test cell of {exercise.id} must read:\n{wanted}"
         if cell.metadata.get("points") != exercise.points:
             points = cell.metadata.get("points")

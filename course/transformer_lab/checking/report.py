@@ -13,6 +13,8 @@ SYMBOLS = {"passed": "✓", "failed": "✗", "todo": "○", "waits": "○"}
 # these give 3.5 and more on both, and the symbol and the words say the same as the colour).
 COLOURS = {"passed": "#2e9e5b", "failed": "#d9534f", "todo": "#8a8a8a", "waits": "#8a8a8a"}
 
+WAITING = "(○ without a sentence: tried once the rows before it pass)"
+
 
 @dataclass
 class RowResult:
@@ -30,8 +32,6 @@ class RowResult:
         """What the learner reads under the row; empty when it passed."""
         if self.status == "todo" and self.difference:
             return f"Not attempted yet: TODO {self.difference.text}."
-        if self.status == "waits":
-            return f"Waits until “{self.waits_for}” passes."
         return self.difference.text if self.difference else ""
 
 
@@ -102,6 +102,8 @@ class Report:
             lines.append(f"  {SYMBOLS[row.status]} {row.says}")
             if row.sentence:
                 lines.append(f"      {row.sentence}")
+        if self._waiting():
+            lines.append(f"  {WAITING}")
         if self.diagnosis:
             lines.append(f"  → What this looks like: {self.diagnosis[1]}")
         if self.stopped:
@@ -120,6 +122,8 @@ class Report:
             f"<div><b>{escape(self.id)} {escape(self.symbol)}</b>: {escape(self.headline)}</div>",
             *(self._row_html(row) for row in self._shown_rows()),
         ]
+        if self._waiting():
+            parts.append(f'<div style="color:{COLOURS["waits"]}">{WAITING}</div>')
         if self.diagnosis:
             says = escape(self.diagnosis[1])
             parts.append(f'<div style="margin-top:4px">→ <b>What this looks like:</b> {says}</div>')
@@ -128,6 +132,9 @@ class Report:
         if self.printed and not self.passed:
             parts.append(f"<div>Your code printed:<pre>{escape(_clip(self.printed))}</pre></div>")
         return "".join([*parts, "</div>"])
+
+    def _waiting(self) -> bool:
+        return self.attempted and any(row.status == "waits" for row in self.rows)
 
     def _shown_rows(self) -> list[RowResult]:
         """All rows once something was attempted; an untouched exercise needs only its headline.
