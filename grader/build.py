@@ -28,7 +28,7 @@ from traitlets.config import Config
 
 from grader import plugin, record
 from grader.exercise import Exercise
-from grader.exercises import by_chapter
+from grader.exercises import of_chapter
 from grader.lesson import Cell, LessonError, check_lesson, read_lesson, solution_lines
 from grader.mistakes import UnknownName
 from transformer_lab.checking.grading import ROOT_VARIABLE
@@ -237,7 +237,7 @@ def chapter_files(chapter: str, root: Path, prose_only: bool = False) -> dict[Pa
     """
     folder = root / "solutions" / chapter
     lesson, built = folder / f"{chapter}.py", folder / f"{chapter}.ipynb"
-    exercises = by_chapter().get(chapter, ())
+    exercises = of_chapter(chapter)
     notebook = lesson_notebook(lesson, exercises)
     released = release(lesson, notebook, chapter)
     if not (prose_only and _take_outputs(notebook, built)):
@@ -277,7 +277,7 @@ def stale_files(root: Path = ROOT) -> list[str]:
     for chapter in chapters(root):
         folder = root / "solutions" / chapter
         lesson, built = folder / f"{chapter}.py", folder / f"{chapter}.ipynb"
-        notebook = lesson_notebook(lesson, by_chapter().get(chapter, ()))
+        notebook = lesson_notebook(lesson, of_chapter(chapter))
         if not _take_outputs(notebook, built) or _notebook_bytes(notebook) != built.read_bytes():
             stale.append(f"{built.relative_to(root)} (its lesson is {lesson.relative_to(root)})")
         target = root / "course" / "en" / chapter / f"{chapter}.ipynb"

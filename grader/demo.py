@@ -13,7 +13,7 @@ from pathlib import Path
 
 from grader import invent
 from grader.build import ROOT, select
-from grader.exercises import by_chapter
+from grader.exercises import of_chapter
 from grader.mistakes import UserMistake
 
 DEMO = ROOT / "work" / "demo"
@@ -31,7 +31,7 @@ STUDENTS: dict[str, Answers] = {
 
 def demo(names: Iterable[str] = (), root: Path = DEMO) -> int:
     """Grade the invented class on the named chapters (all when none is named) and print the marks."""
-    chapters = [chapter for chapter in select(names) if by_chapter().get(chapter)]
+    chapters = [chapter for chapter in select(names) if of_chapter(chapter)]
     make_class(root, chapters)
     started = time.monotonic()
     for chapter in chapters:

@@ -14,7 +14,7 @@ from nbformat.notebooknode import NotebookNode
 
 from grader.build import ROOT
 from grader.exercise import Exercise, Wrong
-from grader.exercises import by_chapter
+from grader.exercises import of_chapter
 from grader.lesson import BEGIN, END, Cell, read_lesson, without_solutions
 from grader.mistakes import UserMistake
 
@@ -77,7 +77,7 @@ def mistaken(chapter: str, which: int = 0) -> dict[str, str]:
     """Return an answer with a known misconception for every exercise (the one numbered `which`)."""
     return {
         exercise.id: as_source(exercise, exercise.misconceptions[which % len(exercise.misconceptions)])
-        for exercise in by_chapter()[chapter]
+        for exercise in of_chapter(chapter)
         if exercise.misconceptions
     }
 

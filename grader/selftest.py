@@ -11,7 +11,7 @@ from typing import Any
 
 from grader.build import ROOT, select
 from grader.exercise import Exercise
-from grader.exercises import by_chapter
+from grader.exercises import of_chapter
 from grader.judge import fresh_key, new_seed
 from grader.lesson import Cell, read_lesson, without_solutions
 from grader.record import RECORDED_SEED
@@ -85,7 +85,7 @@ def selftest(names: tuple[str, ...] = (), say: Callable[[str], None] = print, ro
 
 def chapter_results(chapter: str, root: Path, say: Callable[[str], None]) -> Iterator[Result]:
     """Yield the result of each exercise of a chapter, printing its line as it comes."""
-    exercises = by_chapter().get(chapter, ())
+    exercises = of_chapter(chapter)
     if not exercises:
         return
     lesson = root / "solutions" / chapter / f"{chapter}.py"

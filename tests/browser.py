@@ -100,6 +100,7 @@ def running_lab(directory: Path, state: Path) -> Iterator[Lab]:
     earlier sessions can change what a test sees.
     """
     port, token = free_port(), secrets.token_hex(16)
+    _render_every_cell(state)
     log = state / "lab.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -119,10 +120,18 @@ def running_lab(directory: Path, state: Path) -> Iterator[Lab]:
         _stop(process)
 
 
+def _render_every_cell(state: Path) -> None:
+    """Turn off JupyterLab's windowing: cells out of view would not be in the page, nor their errors."""
+    settings = state / "settings" / "@jupyterlab" / "notebook-extension" / "tracker.jupyterlab-settings"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('{"windowingMode": "none"}', encoding="utf-8")
+
+
 def _clean_environment(state: Path, token: str) -> dict[str, str]:
     return os.environ | {
         "JUPYTER_TOKEN": token,
         "JUPYTER_CONFIG_DIR": str(state / "config"),
+        "JUPYTERLAB_SETTINGS_DIR": str(state / "settings"),
         "JUPYTER_DATA_DIR": str(state / "data"),
         "JUPYTER_RUNTIME_DIR": str(state / "runtime"),
         "IPYTHONDIR": str(state / "ipython"),
@@ -251,6 +260,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _photograph(options: argparse.Namespace) -> list[str]:
+    os.environ.setdefault("TRANSFORMER_LAB_ROOT", str(ROOT))  # a solution's copy still finds the judge
     with tempfile.TemporaryDirectory() as name, running_chromium() as browser:
         directory = Path(name)
         chapter = directory / "course" / "en" / "00_look"  # a course of one chapter
