@@ -1,10 +1,11 @@
-"""`python -m grader COMMAND`: build, selftest, demo, bench."""
+"""`python -m grader COMMAND`: build, selftest, demo, bench; autograde, report, regrade."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
+from grader import commands as class_commands
 from grader.mistakes import UserMistake
 
 
@@ -55,6 +56,7 @@ def parser() -> argparse.ArgumentParser:
     demo.add_argument("chapters", nargs="*")
     demo.set_defaults(run=_demo)
     commands.add_parser("bench", help="print ratios measured side by side").set_defaults(run=_bench)
+    class_commands.add_to(commands)
     return top
 
 

@@ -32,6 +32,7 @@ from grader import intake, pool
 from grader.gradebook import GradebookWriter
 from grader.jail import Limits, isolation_problem
 from grader.judge import new_seed
+from grader.mistakes import UnknownName, UserMistake
 from grader.plugin import configure
 from grader.records import Records, exercises_hash, new_run
 from grader.submission import NotIsolated
@@ -72,13 +73,13 @@ class Course:
         return self.root / self.directory.submitted_directory
 
     def release(self, chapter: str) -> bytes:
-        """Return the released notebook. Raises LookupError when the chapter has none."""
+        """Return the released notebook. Raises UnknownName when the chapter has none."""
         path = (
             Path(self.directory.format_path(self.directory.release_directory, ".", chapter))
             / f"{chapter}.ipynb"
         )
         if not path.is_file():
-            raise LookupError(
+            raise UnknownName(
                 f"There is no released notebook at {path}. Build it first: python -m grader build"
             )
         return path.read_bytes()
@@ -129,7 +130,7 @@ def run(
     students: ids or patterns (`a*`); everyone with a folder for the chapter when None.
     resume: go on with the last run, with its seed; what it finished is left alone.
     isolated=False: see NO_JAIL. limits: what one submission may use.
-    Raises LookupError for a chapter or students that are not there, NotIsolated, and the grader's own
+    Raises UnknownName for a chapter or students that are not there, NotIsolated, and the grader's own
     failures.
     """
     release = course.release(chapter)
@@ -179,7 +180,7 @@ def _choose(known: list[str], patterns: Iterable[str] | None, chapter: str) -> l
     for pattern in patterns:
         found = [s for s in known if s == pattern] or fnmatch.filter(known, pattern)
         if not found:
-            raise LookupError(f"Nobody called {pattern!r} handed in {chapter}.")
+            raise UnknownName(f"Nobody called {pattern!r} handed in {chapter}.")
         chosen += found
     return sorted(dict.fromkeys(chosen))
 
@@ -192,7 +193,7 @@ def _this_run(
     if resume and last:
         if last["exercises"] == exercises_hash(chapter, release):
             return last
-        raise LookupError(
+        raise UserMistake(
             "The exercises have changed since that run, so it cannot be resumed. Run without --resume."
         )
     begun = new_run(chapter, new_seed() if seed is None else seed, release, isolated)
@@ -270,6 +271,14 @@ def _write_folder(folder: Path, chapter: str, notebook: str, timestamp: str | No
     (folder / f"{chapter}.ipynb").write_text(notebook + "\n", encoding="utf-8")
     if timestamp:
         (folder / "timestamp.txt").write_text(timestamp + "\n")
+
+
+def run_again(course: Course, chapter: str, students: Iterable[str] | None = None) -> Summary:
+    """Grade recorded submissions once more, with the seed of the last run, and write what comes out."""
+    last = Records(course.root, chapter).last_run()
+    if last is None:
+        raise UnknownName(f"Nothing of {chapter} has been graded yet.")
+    return run(course, chapter, students=students, seed=last["seed"])
 
 
 def peak_memory() -> int:

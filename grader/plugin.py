@@ -62,8 +62,16 @@ def _put_tools_on_path() -> None:
         os.environ["PATH"] = os.pathsep.join([tools, os.environ.get("PATH", "")])
 
 
-def configure(c: Config, root: Path = ROOT) -> None:
-    """Set up nbgrader for a course whose folders lie in `root`."""
+def configure(c: Config, root: Path = ROOT, jailed: bool = True) -> None:
+    """Set up nbgrader for a course whose folders lie in `root`.
+
+    jailed: `nbgrader autograde` runs learners' code in a jail and judges it outside. False leaves nbgrader's
+    own way, which trusts learners' code with everything: it is there to be compared with.
+    """
+    if jailed:
+        from grader.front_door import install
+
+        install()
     os.environ[ROOT_VARIABLE] = str(ROOT)  # kernels started by nbgrader find the judge by it
     _put_tools_on_path()
     c.CourseDirectory.root = str(root)

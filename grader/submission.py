@@ -14,14 +14,18 @@ import nbformat
 
 from grader.align import align
 from grader.jail import Jail, JailError, Limits, isolation_problem
+from grader.mistakes import UserMistake
 from grader.session import Graded, grade_notebook
 
 _lock = threading.Lock()  # judging sets torch's defaults for a moment, so a process grades one at a time
 _jail: Jail | None = None
 
 
-class NotIsolated(RuntimeError):
+class NotIsolated(UserMistake):
     """This machine cannot isolate learners' code, and nobody has said to go on without."""
+
+    def __init__(self, problem: str):
+        super().__init__(f"Learners' code cannot be isolated here: {problem}. See `--without-isolation`.")
 
 
 def grade_bytes(
