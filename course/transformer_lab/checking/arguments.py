@@ -50,10 +50,24 @@ def _shape(sizes: list[int]) -> tuple[int, ...]:
     return tuple(sizes)
 
 
+def _unusual(tensor: torch.Tensor) -> str:
+    """Say what keeps a tensor's numbers from being compared, or "" when nothing does."""
+    if tensor.device.type != "cpu":
+        return f"a tensor on {tensor.device}"
+    if tensor.layout != torch.strided or tensor.is_quantized:
+        return "a sparse tensor" if tensor.layout != torch.strided else "a quantized tensor"
+    return (
+        "a tensor of complex128" if tensor.dtype == torch.complex128 else ""
+    )  # safetensors has no such type
+
+
 def plain(value: Any) -> Any:
     """Return a result as plain data; what is neither data nor a tensor becomes `{"$type": its type}`."""
     if type(value) in (torch.Tensor, torch.nn.Parameter):
-        return value.detach().clone()
+        unusual = _unusual(value)
+        return {"$type": unusual} if unusual else value.detach().clone()
+    if type(value) is int and abs(value) >= 2**63:  # no tensor holds it, and JSON may not either
+        return {"$type": "an integer of more than 64 bits"}
     if value is None or type(value) in (bool, int, float, str):
         return value
     if type(value) in (list, tuple):

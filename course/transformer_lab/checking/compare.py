@@ -151,7 +151,11 @@ def _not_a_tensor(said: str, seen: Any) -> Difference:
     kind = seen.get("$type") if isinstance(seen, dict) else None
     if kind == "numpy.ndarray":
         return Difference("numpy", f"{said} is a numpy array; return a torch.Tensor.")
-    return Difference("type", f"{said} is a {kind or type(seen).__name__}; a torch.Tensor was expected.")
+    if kind and kind.startswith("a tensor on "):
+        wanted = "one on the CPU, like the inputs, was expected. Create new tensors with device=x.device"
+        return Difference("device", f"{said} is {kind}; {wanted}.")
+    what = _show(seen) if kind else f"a {type(seen).__name__}"
+    return Difference("type", f"{said} is {what}; an ordinary torch.Tensor was expected.")
 
 
 def _shape_hint(found: list[int], wanted: list[int]) -> str:
@@ -160,8 +164,12 @@ def _shape_hint(found: list[int], wanted: list[int]) -> str:
     if [size for size in found if size != 1] == [size for size in wanted if size != 1]:
         return " They differ only by axes of length 1."
     if len(found) != len(wanted):
-        return f" It has {len(found)} axes; {len(wanted)} are needed."
+        return f" It has {_axes(len(found))}; {len(wanted)} {'is' if len(wanted) == 1 else 'are'} needed."
     return ""
+
+
+def _axes(count: int) -> str:
+    return "1 axis" if count == 1 else f"{count} axes"
 
 
 def _worst_place(said: str, expected: torch.Tensor, seen: torch.Tensor, tolerance: Tolerance) -> str:
@@ -204,7 +212,8 @@ def _number(value: Any) -> str:
 
 def _show(value: Any, limit: int = 160) -> str:
     if isinstance(value, dict) and "$type" in value:
-        return f"a {value['$type']}"
+        kind = str(value["$type"])
+        return kind if " " in kind else f"a {kind}"
     if isinstance(value, dict) and "$dict" in value:
         value = {_show(key): item for key, item in value["$dict"]}
     text = value if isinstance(value, str) else _number(value)

@@ -90,6 +90,15 @@ def _unfit(key: AnswerKey, first: Observation) -> Difference | None:
     return None
 
 
+_PASSED = {
+    "NoneType": "nothing (None)",
+    "str": "a string (leave the quotes away)",
+    "function": "a function",
+    "class": "a class",
+    "module class": "a class",
+}
+
+
 def _kind_sentence(key: AnswerKey, kind: str, name: str) -> str:
     if key.kind == "module class" and kind == "module instance":
         return f"You passed an object. Pass the class itself: {key.symbol}, without parentheses."
@@ -100,7 +109,8 @@ def _kind_sentence(key: AnswerKey, kind: str, name: str) -> str:
     if key.kind == "function" and kind == "module instance":
         return f"You passed a module object; the function {key.symbol} was expected."
     what = "class" if key.kind == "module class" else "function"
-    return f"You passed a {kind}; the {what} {key.symbol} itself was expected."
+    passed = _PASSED.get(kind, f"something of type {kind}")
+    return f"You passed {passed}; the {what} {key.symbol} itself was expected."
 
 
 def _judge_row(row: KeyRow, report: Report, observe: Observe, seen: dict) -> RowResult:

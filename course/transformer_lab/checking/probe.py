@@ -112,7 +112,7 @@ def observe(symbol: Any, case: Case) -> Observation:
             raise
         except BaseException as error:  # SystemExit too: it is the learner's mistake, not ours
             seen.problem = problem_of(error)
-    seen.printed = output.getvalue()[:PRINTED_LIMIT]
+        seen.printed = "" if output.closed else output.getvalue()[:PRINTED_LIMIT]
     return seen
 
 

@@ -72,7 +72,7 @@ def problem_of(error: BaseException) -> Problem:
     if todo:
         return Problem("todo", todo[1], message)
     where = _where(error)
-    raised = f"Your code raised {message}{where}."
+    raised = f"Your code raised {message if where else message.rstrip('.')}{where}."
     for pattern, sentence in _EXPLAINED:
         if re.search(pattern, message):
             return Problem("raised", f"{sentence} ({raised})", message)

@@ -55,8 +55,12 @@ def pack(tree: Any) -> bytes:
     Raises WireError for a value that is neither JSON-like nor a tensor.
     """
     tensors: dict[str, torch.Tensor] = {}
-    plain = _lift(tree, tensors)
-    return save(tensors, metadata={"tree": json.dumps(plain, ensure_ascii=False, sort_keys=True)})
+    try:
+        text = json.dumps(_lift(tree, tensors), ensure_ascii=False, sort_keys=True)
+        text = text.encode("utf-8", "backslashreplace").decode()  # half a surrogate pair, which UTF-8 has not
+        return save(tensors, metadata={"tree": text})
+    except (KeyError, RuntimeError, ValueError) as error:  # a sparse tensor, a too long number, too deep, ...
+        raise WireError(f"cannot pack it: {type(error).__name__}: {error}") from error
 
 
 def unpack(data: bytes) -> Any:
