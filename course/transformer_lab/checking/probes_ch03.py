@@ -13,7 +13,7 @@ from transformer_lab.checking.problems import Trouble
 
 @probe("variance")
 def _variance(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]) -> None:
-    """inputs: d_k, samples, seeds (None: no generator is passed). Reports both numbers, averaged over seeds."""
+    """inputs: d_k, samples, seeds (None: no generator). Reports both numbers, averaged over the seeds."""
     pairs = [_measure(symbol, inputs["d_k"], inputs["samples"], seed) for seed in inputs["seeds"]]
     values["raw"], values["scaled"] = (statistics.fmean(column) for column in zip(*pairs, strict=True))
 
