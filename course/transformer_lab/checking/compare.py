@@ -154,7 +154,7 @@ def _not_a_tensor(said: str, seen: Any) -> Difference:
     if kind and kind.startswith("a tensor on "):
         wanted = "one on the CPU, like the inputs, was expected. Create new tensors with device=x.device"
         return Difference("device", f"{said} is {kind}; {wanted}.")
-    what = _show(seen) if kind else f"a {type(seen).__name__}"
+    what = _show(seen) if kind else _a(type(seen).__name__)
     return Difference("type", f"{said} is {what}; an ordinary torch.Tensor was expected.")
 
 
@@ -213,11 +213,15 @@ def _number(value: Any) -> str:
 def _show(value: Any, limit: int = 160) -> str:
     if isinstance(value, dict) and "$type" in value:
         kind = str(value["$type"])
-        return kind if " " in kind else f"a {kind}"
+        return kind if " " in kind else _a(kind)
     if isinstance(value, dict) and "$dict" in value:
         value = {_show(key): item for key, item in value["$dict"]}
     text = value if isinstance(value, str) else _number(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _a(noun: str) -> str:
+    return f"{'an' if noun[0] in 'aeiouAEIOU' else 'a'} {noun}"
 
 
 def _say(name: str) -> str:

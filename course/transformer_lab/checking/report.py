@@ -60,7 +60,9 @@ class Report:
     @property
     def score(self) -> float:
         """Points earned, rounded to hundredths; full points only when every row passed."""
-        return float(self.points) if self.passed else round(self.points * self.share, 2)
+        if self.passed:
+            return float(self.points)
+        return max(0.0, min(round(self.points * self.share, 2), self.points - 0.01))
 
     @property
     def attempted(self) -> bool:
