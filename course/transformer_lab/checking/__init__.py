@@ -8,11 +8,14 @@ from typing import Any
 from transformer_lab.checking import probes as _probes  # noqa: F401  (registers the special probes)
 from transformer_lab.checking import probes_ch01 as _probes_ch01  # noqa: F401
 from transformer_lab.checking import probes_ch03 as _probes_ch03  # noqa: F401
+from transformer_lab.checking import probes_ch04 as _probes_ch04  # noqa: F401
 from transformer_lab.checking import probes_ch05 as _probes_ch05  # noqa: F401
+from transformer_lab.checking import probes_ch07 as _probes_ch07  # noqa: F401
 from transformer_lab.checking.key import evaluate
 from transformer_lab.checking.probe import observe
 from transformer_lab.checking.recorded import UnknownExercise, recorded_key
 from transformer_lab.checking.report import Report
+from transformer_lab.notebook import in_notebook
 
 
 def run_check(exercise: str, symbol: Any) -> Report:
@@ -47,11 +50,7 @@ def check(exercise: str, symbol: Any = None) -> None:
 
 def show(report: Report) -> None:
     """Show a report: as HTML in a notebook, as text in a terminal."""
-    try:
-        from IPython import get_ipython
-    except ImportError:  # transformer_lab can be used from a plain script, where IPython may be missing
-        get_ipython = None
-    if get_ipython is None or get_ipython() is None:
+    if not in_notebook():
         print(report)
         return
     from IPython.display import display
