@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import torch
 from torch import nn
 
-from transformer_lab.checking.probe import _attribute_sentence, _call, load_weights, make_module, probe
+from transformer_lab.checking.probe import _attribute_sentence, _call, make_module, probe
 from transformer_lab.checking.problems import Trouble
 
 _WRAPPED_NORM = re.compile(r"\b(norm\d)\.norm\.")
@@ -31,34 +32,40 @@ def _composite(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]) -> N
     {name of a second appearance: name of the parameter that it must be}; "tied.<name>" says whether it is.
     """
     module = make_module(symbol, {key: item for key, item in inputs.items() if key != "weights"}, values)
-    names = _names(module, inputs.get("tied", {}), values)
+    own = {plain_name(name): p for name, p in module.named_parameters(remove_duplicate=False)}
+    untied = _untied(own, inputs.get("tied", {}), values)
+    values["parameters"] = sorted(own)
     if "weights" in inputs:
-        _load(module, names, inputs["weights"], inputs.get("tied", {}))
+        # A table that should be tied and is not gets its values all the same: the other rows can be judged.
+        _load(own, inputs["weights"] | {second: inputs["weights"][first] for second, first in untied.items()})
     if inputs.get("call"):
-        own = dict(module.named_parameters())
-        function = getattr(module, inputs["method"]) if "method" in inputs else module
-        _call(function, inputs["call"], values, {plain: own[name] for plain, name in names.items()})
+        _call(getattr(module, inputs.get("method", "__call__")), inputs["call"], values, own)
 
 
-def _names(module: nn.Module, tied: dict[str, str], values: dict[str, Any]) -> dict[str, str]:
-    """Return {plain name: own name} of every parameter; a tied one goes by the name it is tied to."""
-    names = {plain_name(name): name for name, _ in module.named_parameters()}
+def _untied(own: dict[str, nn.Parameter], tied: dict[str, str], values: dict[str, Any]) -> dict[str, str]:
+    """Drop from `own` every second name of a tied parameter; return the pairs of `tied` that are two."""
+    apart = {}
     for second, first in tied.items():
-        values[f"tied.{second}"] = (second in names) != (first in names)
-        if second in names and first not in names:  # torch names a shared tensor after its first holder
-            names[first] = names.pop(second)
-    values["parameters"] = sorted(names)
-    return names
+        if second not in own or first not in own:
+            continue  # a missing name is reported when the weights are loaded
+        values[f"tied.{second}"] = own[second] is own[first]
+        if own[second] is own[first]:
+            del own[second]
+        else:
+            apart[second] = first
+    return apart
 
 
-def _load(module: nn.Module, names: dict[str, str], weights: dict[str, Any], tied: dict[str, str]) -> None:
-    """Load `weights` strictly. A second appearance that is not tied gets its values too: then the other
-    rows can still be judged."""
-    weights = weights | {second: weights[first] for second, first in tied.items() if second in names}
-    missing, extra = sorted(set(weights) - set(names)), sorted(set(names) - set(weights))
+def _load(own: dict[str, nn.Parameter], weights: dict[str, torch.Tensor]) -> None:
+    """Copy `weights` into the parameters of the same plain names, strictly, like `load_weights`."""
+    missing, extra = sorted(set(weights) - set(own)), sorted(set(own) - set(weights))
     if missing or extra:
         raise Trouble("attributes", _attribute_sentence(_few(missing), _few(extra)))
-    load_weights(module, {names[plain]: value for plain, value in weights.items()})
+    for name, value in weights.items():
+        if own[name].shape != value.shape:
+            found, wanted = list(own[name].shape), list(value.shape)
+            raise Trouble("attributes", f"{name} has shape {found}; {wanted} is needed.")
+        own[name].data.copy_(value)
 
 
 def _few(names: list[str]) -> list[str]:
