@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 from collections.abc import Iterator
+
+
+def in_notebook() -> bool:
+    """Say whether this code runs in IPython (a notebook or its console), which can show HTML."""
+    # Where IPython was never imported, this is a plain script: do not import it only to ask.
+    return "IPython" in sys.modules and sys.modules["IPython"].get_ipython() is not None
 
 
 @contextlib.contextmanager

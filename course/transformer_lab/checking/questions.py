@@ -8,6 +8,7 @@ from html import escape
 from typing import Any
 
 from transformer_lab.checking.recorded import DATA
+from transformer_lab.notebook import in_notebook
 
 FILE = "questions.json"
 
@@ -22,12 +23,14 @@ def question(name: str, answer: str | None = None) -> None:
     if name not in _questions():
         print(f"There is no question {name!r}. The questions are: {', '.join(_questions())}.")
         return
-    asked = _questions()[name]
     if answer is not None:
         print(reply(name, answer))
         return
-    print(_as_text(name, asked))
-    _show_buttons(name, asked)
+    asked = _questions()[name]
+    if in_notebook():
+        _show_buttons(name, asked)
+    else:
+        print(_as_text(name, asked))
 
 
 def reply(name: str, answer: str) -> str:
@@ -46,13 +49,22 @@ def _as_text(name: str, asked: dict[str, Any]) -> str:
     return "\n".join([*lines, f'Choose below, or run question("{name}", "a").'])
 
 
+def _as_html(name: str, asked: dict[str, Any]) -> str:
+    choices = "".join(
+        f"<div style='padding-left:1em'><b>{letter}</b> &nbsp;{escape(choice['text'])}</div>"
+        for letter, choice in asked["choices"].items()
+    )
+    return f"<div style='line-height:1.5'><b>{escape(name)}</b> &nbsp;{escape(asked['text'])}{choices}</div>"
+
+
 def _show_buttons(name: str, asked: dict[str, Any]) -> None:
-    """Offer one button a choice. The text above stays where widgets do not work."""
-    try:
-        import ipywidgets
-        from IPython.display import display
-    except ImportError:  # a plain terminal: the printed text and question(name, letter) are enough
-        return
+    """Show the question, then one button a choice. The question stays where widgets do not work."""
+    import ipywidgets
+    from IPython.display import display
+
+    from transformer_lab.widgets.box import Box
+
+    display({"text/html": _as_html(name, asked), "text/plain": _as_text(name, asked)}, raw=True)
     said = ipywidgets.HTML()
     buttons = [
         ipywidgets.Button(description=letter, tooltip=choice["text"], layout={"width": "3em"})
@@ -60,8 +72,9 @@ def _show_buttons(name: str, asked: dict[str, Any]) -> None:
     ]
 
     def answered(button: Any) -> None:
-        said.value = escape(f"{button.description}: {reply(name, button.description)}")
+        sentence = escape(f"{button.description}: {reply(name, button.description)}")
+        said.value = f'<p role="status" aria-live="polite">{sentence}</p>'
 
     for button in buttons:
         button.on_click(answered)
-    display(ipywidgets.VBox([ipywidgets.HBox(buttons), said]))
+    display(Box([ipywidgets.HBox(buttons), said]))

@@ -19,6 +19,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from transformer_lab.checking.problems import problem_of
+from transformer_lab.widgets.box import Box
 
 DPI = 100
 STYLE = {"font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "figure.facecolor": "white"}
@@ -170,7 +171,7 @@ class Picture:
         for control in self.inputs.values():
             control.observe(refresh, names="value")
         refresh()
-        return _Box([*self._rows(), image, words])
+        return Box([*self._rows(), image, words])
 
     def _rows(self, a_row: int = 3) -> list[ipywidgets.Widget]:
         controls = list(self.inputs.values())
@@ -178,13 +179,6 @@ class Picture:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
-
-
-class _Box(ipywidgets.VBox):
-    """A box whose text form does not change from run to run."""
-
-    def __repr__(self, **_: Any) -> str:
-        return "(controls: run the cell to use them)"
 
 
 def int_slider(
