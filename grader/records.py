@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 _HERE = Path(__file__).resolve().parent
+_JUDGING = ("arguments", "compare", "describe", "key", "probe", "probes", "problems", "report", "wire")
 
 
 def exercises_hash(chapter: str, release: bytes) -> str:
@@ -25,12 +26,14 @@ def exercises_hash(chapter: str, release: bytes) -> str:
 
     checking = Path(transformer_lab.__file__).resolve().parent / "checking"
     number = chapter.split("_")[0]
+    own_probes = checking.glob(f"probes_ch{number}.py")
     files = [
+        *own_probes,
         *_HERE.glob(f"exercises/ch{number}*.py"),
         *(_HERE / n for n in ("draw.py", "exercise.py", "judge.py", "keys.py")),
     ]
     digest = hashlib.sha256(release)
-    for path in sorted([*files, *checking.glob("*.py")]):
+    for path in sorted([*files, *(checking / f"{name}.py" for name in _JUDGING)]):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 

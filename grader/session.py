@@ -22,6 +22,7 @@ from nbformat import NotebookNode, from_dict
 from grader.align import role
 from grader.jail import Jail, Killed, Limits, Prisoner
 from grader.judge import fresh_key
+from grader.liveness import live_cells
 from transformer_lab.checking import wire
 from transformer_lab.checking.describe import DESCRIBE
 from transformer_lab.checking.key import AnswerKey, evaluate
@@ -94,10 +95,10 @@ class Session:
         start = time.monotonic()
         self.graded = Graded(notebook, notes=list(notes))
         try:
-            for cell in notebook.cells:
+            for cell, live in zip(notebook.cells, live_cells(notebook), strict=True):
                 if role(cell) == "test":
                     self._judge_cell(cell)
-                elif cell.cell_type == "code":
+                elif live:
                     self._run_cell(cell)
         finally:
             self._dismiss()

@@ -45,14 +45,21 @@ def warm_up(config: dict) -> None:
     torch.set_num_threads(1)
     torch.set_num_interop_threads(1)
     the_shell = shell.new_shell()
-    for name in config["imports"]:
-        with contextlib.suppress(
-            ImportError
-        ):  # pictures are an extra: a notebook that needs them says so itself
+    for name in [*config["imports"], *_course_modules()]:
+        with contextlib.suppress(ImportError):  # a notebook that needs it will say so itself
             __import__(name)
     _warm_shell(the_shell)
     gc.collect()
     gc.freeze()  # the collector would touch, and so copy, every page in each fork
+
+
+def _course_modules() -> list[str]:
+    import pkgutil
+
+    import transformer_lab
+
+    found = pkgutil.walk_packages(transformer_lab.__path__, "transformer_lab.", onerror=lambda _name: None)
+    return [module.name for module in found if not module.name.endswith((".lab", "__main__"))]
 
 
 def _warm_shell(shell) -> None:

@@ -28,7 +28,8 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
 for pid in range(2, 400):
     try: status = open(f"/proc/{pid}/status").read()
     except OSError: continue
-    if f"Tgid:\\t{os.getpid()}\\n" not in status: print("LEAK process", pid)  # a thread of its own has a number too
+    own_thread = f"Tgid:\\t{os.getpid()}\\n" in status
+    if not own_thread: print("LEAK process", pid)
 try:
     os.kill(os.getppid(), 0)
     if os.getppid(): print("LEAK parent", os.getppid())

@@ -1,0 +1,73 @@
+"""The whole corpus of hostile, broken and honest submissions, as root and as a user without rights."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.hostile.deaths import DAEMON_NAME
+from tests.hostile.kit import ROOT
+from tests.unprivileged import as_nobody
+
+SECONDS = 600.0
+
+
+def _table(results: dict) -> str:
+    """One line for each case: what it must get, what it got, how long it took."""
+    lines = [f"{'submission':34} {'expected':>9} {'got':>6} {'seconds':>8}"]
+    group = None
+    for case in results["cases"]:
+        if case["group"] != group:
+            group = case["group"]
+            lines.append(f"-- {group}")
+        flag = "" if not case["wrong"] else "   WRONG: " + "; ".join(case["wrong"])
+        lines.append(
+            f"{case['student']:34} {case['expected']:9g} {case['got']:6g} {case['seconds']:8.2f}{flag}"
+        )
+    peak = results["peak_bytes"] >> 20
+    lines.append(f"{len(results['cases'])} submissions in {results['seconds']:.0f} s, at most {peak} MB each")
+    return "\n".join(lines)
+
+
+def _running(name: str) -> list[str]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/comm"):
+        try:
+            if path.read_text().strip() == name:
+                found.append(str(path))
+        except OSError:  # it ended while we looked
+            continue
+    return found
+
+
+@pytest.mark.timeout(SECONDS + 60)
+@pytest.mark.parametrize("user", ["root", "nobody"])
+def test_every_submission_gets_its_marks_and_touches_no_other(user, tmp_path, record_property):
+    if user == "root" and os.getuid() != 0:
+        pytest.skip("not root: the corpus runs as this user only")
+    command = [sys.executable, "-m", "tests.hostile.run", str(tmp_path)]
+    if user == "nobody" and os.getuid() == 0:
+        tmp_path.parent.chmod(0o755), tmp_path.parent.parent.chmod(0o755)
+        done = as_nobody(command, tmp_path, SECONDS)
+    else:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS)
+    assert done.returncode == 0, done.stderr[-4000:]
+    results = json.loads((tmp_path / "results.json").read_text())
+    table = _table(results)
+    record_property("table", f"as {user}\n{table}")
+    print(table)
+    assert not [case for case in results["cases"] if case["wrong"]], table
+    for control in results["controls"]:
+        assert control["same_marks"], control["student"]
+        assert control["same_notebook"], control["student"]
+        assert control["same_feedback"], control["student"]
+    for student, page in results["pages"].items():
+        assert "alert('forged')" not in page.replace("&#39;", "'") or "<script>alert" not in page, student
+        assert "onerror=alert" not in page.replace("&quot;", '"') or "<img src=x" not in page, student
+        assert "grade(" not in page and "HIDDEN TESTS" not in page, student
+    assert not _running(DAEMON_NAME), "a process outlived its submission"
