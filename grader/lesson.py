@@ -116,7 +116,9 @@ def _id_faults(cells: list[Cell], exercises: dict[str, Exercise]) -> Iterator[Fa
         first: dict[str, int] = {}
         for cell in (cell for cell in cells if name in cell.metadata):
             number = str(cell.metadata[name])
-            if not number:
+            if not isinstance(cell.metadata[name], str):
+                yield cell.line, f'{name}={number} needs quotes: {name}="{number}"'
+            elif not number:
                 yield cell.line, f'{name}="" needs the number of an exercise'
             elif number in first:
                 yield cell.line, f'{name}="{number}" is used twice (first at line {first[number]})'
