@@ -17,11 +17,13 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
 from nbformat.notebooknode import NotebookNode
+from nbgrader.api import Gradebook
 from nbgrader.converters import GenerateAssignment
 from nbgrader.coursedir import CourseDirectory
 from traitlets.config import Config
@@ -147,6 +149,15 @@ def _settle(output: NotebookNode) -> None:
     output.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
 
 
+@cache
+def _empty_gradebook() -> bytes:
+    """Return the file of a new gradebook: nbgrader starts a second Python for each, so it is made once."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "gradebook.db"
+        Gradebook(f"sqlite:///{path}", plugin.COURSE).close()
+        return path.read_bytes()
+
+
 def learner_notebook(solution: NotebookNode, chapter: str, folder: Path) -> bytes:
     """Run nbgrader's generate_assignment on `solution`, below `folder`, and return the released bytes."""
     source = folder / "solutions" / chapter
@@ -154,6 +165,7 @@ def learner_notebook(solution: NotebookNode, chapter: str, folder: Path) -> byte
     _write_notebook(solution, source / f"{chapter}.ipynb")
     config = Config()
     plugin.configure(config, folder)
+    (folder / "gradebook.db").write_bytes(_empty_gradebook())
     config.CourseDirectory.db_url = f"sqlite:///{folder / 'gradebook.db'}"
     config.CourseDirectory.assignment_id = chapter
     course = CourseDirectory(config=config)
@@ -221,7 +233,7 @@ def build(
     Raises LessonError when a lesson cannot be built.
     """
     say("recorded cases and questions")
-    for path, data in record.data_files(root).items():
+    for path, data in record.data_files(root, select(names, root)).items():
         _write(path, data)
     record.remove_stale(root)
     for chapter in select(names, root):

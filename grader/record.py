@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from grader.exercise import Exercise
-from grader.exercises import by_id
+from grader.exercises import by_id, of_chapter
 from grader.keys import draw_key
 from grader.mistakes import UserMistake
 from transformer_lab.checking.questions import FILE as QUESTIONS
@@ -28,9 +29,10 @@ class BadQuestion(UserMistake, ValueError):
     """A questions.toml is not well formed; the text names the file and the question."""
 
 
-def data_files(root: Path) -> dict[Path, bytes]:
-    """Return {path: content} of every data file."""
-    files = {root / DATA / f"{exercise.id}.key": recorded(exercise) for exercise in by_id().values()}
+def data_files(root: Path, chapters: Iterable[str] | None = None) -> dict[Path, bytes]:
+    """Return {path: content} of every data file; with `chapters`, of these chapters' keys only."""
+    exercises = by_id().values() if chapters is None else [e for name in chapters for e in of_chapter(name)]
+    files = {root / DATA / f"{exercise.id}.key": recorded(exercise) for exercise in exercises}
     todos = {todo: exercise.id for exercise in by_id().values() for todo in exercise.todos}
     files[root / DATA / INDEX] = _json(todos)
     files[root / DATA / QUESTIONS] = _json(_all_questions(root))
