@@ -161,7 +161,7 @@ class Lookup(Picture):
             for x, y in ((0.16, 0.62), (0.55, 0.9), (0.865, 0.82), (0.865, 0.45))
         ]
         self.factor = figure.text(0.865, 0.565, "", fontsize=10, ha="center", va="center", fontweight="bold")
-        self.scale = figure.text(0.865, 0.15, "", fontsize=9, ha="center", va="center", color="0.25")
+        self.scale = figure.text(0.865, 0.13, "", fontsize=8.5, ha="center", va="center", color="0.25")
 
     def draw(self, data: LookupData) -> None:
         limit = max(2.5, float(np.abs(data.row).max()))
@@ -185,8 +185,8 @@ class Lookup(Picture):
             title.set_text(text)
         self.factor.set_text(f"↓ × {data.after / data.before:.2f}")
         self.scale.set_text(
-            f"root mean square: table {data.before:.2f},\n"
-            f"TokenEmbedding {data.after:.2f}, position code {POSITION_CODE:.2f}"
+            f"root mean square of the table {data.before:.2f},\n"
+            f"of TokenEmbedding {data.after:.2f},\nof a position code {POSITION_CODE:.2f}"
         )
 
     def describe(self, data: LookupData) -> str:
