@@ -32,3 +32,18 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     notebook = IPyNbFile.from_parent(parent, path=file_path)
     notebook.compare_outputs = strict
     return notebook
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the tables that tests recorded with record_property("table", text), also by other workers."""
+    reports = [report for group in terminalreporter.stats.values() for report in group]
+    tables = [
+        (report.nodeid, text)
+        for report in reports
+        if getattr(report, "when", "") == "call"
+        for name, text in report.user_properties
+        if name == "table"
+    ]
+    for nodeid, text in sorted(tables):
+        terminalreporter.section(nodeid, sep="-")
+        terminalreporter.write_line(text)

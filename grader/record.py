@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import math
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from grader.exercise import Exercise
-from grader.exercises import by_id, of_chapter
+from grader.exercises import by_id, get, of_chapter
 from grader.keys import draw_key
 from grader.mistakes import UserMistake
 from transformer_lab.checking.questions import FILE as QUESTIONS
@@ -32,11 +34,23 @@ class BadQuestion(UserMistake, ValueError):
 def data_files(root: Path, chapters: Iterable[str] | None = None) -> dict[Path, bytes]:
     """Return {path: content} of every data file; with `chapters`, of these chapters' keys only."""
     exercises = by_id().values() if chapters is None else [e for name in chapters for e in of_chapter(name)]
-    files = {root / DATA / f"{exercise.id}.key": recorded(exercise) for exercise in exercises}
+    files = {root / DATA / f"{name}.key": data for name, data in _all_recorded([e.id for e in exercises])}
     todos = {todo: exercise.id for exercise in by_id().values() for todo in exercise.todos}
     files[root / DATA / INDEX] = _json(todos)
     files[root / DATA / QUESTIONS] = _json(_all_questions(root))
     return files
+
+
+def _all_recorded(ids: list[str]) -> Iterator[tuple[str, bytes]]:
+    """Yield (id, data file) of each exercise, computed on all cores: mistakes by the hundred take a while."""
+    # Started afresh, not forked: a fork of a process that holds torch's threads may hang.
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        yield from zip(ids, pool.map(_recorded_by_id, ids), strict=True)
+
+
+def _recorded_by_id(exercise: str) -> bytes:
+    torch.set_num_threads(1)
+    return recorded(get(exercise))
 
 
 def recorded(exercise: Exercise) -> bytes:

@@ -1,0 +1,28 @@
+"""Every exercise tests its own tests: one class a chapter, so that two workers share the chapters."""
+
+from pathlib import Path
+
+from grader.build import ROOT, chapters
+from grader.exercises import of_chapter
+from grader.selftest import chapter_results
+
+
+class _Chapter:
+    chapter = ""
+
+    def test_solution_stub_misconceptions_alternatives(self, record_property):
+        lines = []
+        results = list(chapter_results(self.chapter, Path(ROOT), lines.append))
+        record_property("table", "\n".join(lines))
+        assert [fault for result in results for fault in result.faults] == []
+        assert [result.exercise.id for result in results] == [e.id for e in of_chapter(self.chapter)]
+
+
+def _class_of(chapter: str) -> type:
+    return type(f"Test{chapter.title().replace('_', '')}", (_Chapter,), {"chapter": chapter})
+
+
+for _name in chapters():
+    if of_chapter(_name):
+        _made = _class_of(_name)
+        globals()[_made.__name__] = _made
