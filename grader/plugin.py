@@ -16,6 +16,7 @@ from grader.lesson import HIDDEN_BEGIN, HIDDEN_END, without_solutions
 from transformer_lab.checking.grading import ROOT_VARIABLE
 
 ROOT = Path(__file__).resolve().parent.parent
+COURSE = "transformer-lab"  # nbgrader's name for it, in gradebooks
 
 
 class NameTheTodo(stock.ClearSolutions):
@@ -75,7 +76,7 @@ def configure(c: Config, root: Path = ROOT, jailed: bool = True) -> None:
     os.environ[ROOT_VARIABLE] = str(ROOT)  # kernels started by nbgrader find the judge by it
     _put_tools_on_path()
     c.CourseDirectory.root = str(root)
-    c.CourseDirectory.course_id = "transformer-lab"
+    c.CourseDirectory.course_id = COURSE
     c.CourseDirectory.source_directory = "solutions"
     c.CourseDirectory.release_directory = "course/en"
     # Lessons and questions stand beside the built notebooks: they must never reach a learner.
