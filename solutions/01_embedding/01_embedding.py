@@ -161,9 +161,9 @@ with unfinished():
 
 # %%
 with unfinished():
-    by_hand.zero_grad()
-    by_hand(torch.tensor([[2, 1, 2]])).sum().backward()
-    print(by_hand.emb.weight.grad)
+    small = TokenEmbedding(vocab_size=3, d_model=4)
+    small(torch.tensor([[2, 1, 2]])).sum().backward()
+    print(small.emb.weight.grad)
 
 # %% [markdown]
 # Row 0 was not read, so it does not move. Row 2 was read twice, so its gradient is twice that of row 1: here $2 + 2$ against $2$, where each 2 is the
@@ -265,18 +265,18 @@ with unfinished():
 # %% [markdown]
 # ### Break it on purpose
 #
-# The table has one row for every entry of the vocabulary, and no more. *Predict what happens with a number that is too large:*
+# The table has one row for every entry of the vocabulary, and no more. *Predict what happens when a table of 8 rows is asked for row 8:*
 
 # %%
 with unfinished():
     try:
-        embedding(torch.tensor([[len(vocab)]]))
+        TokenEmbedding(vocab_size=8, d_model=6)(torch.tensor([[5, 8]]))
     except IndexError as error:
         print("IndexError:", error)
 
 # %% [markdown]
 # On a graphics card the same mistake ends in a long message about a *device-side assert*, and nothing works afterwards until you restart. When you meet that,
-# look for a token number that is too large. `<unk>` is there so that it cannot happen.
+# look for a token number that is too large: the rows of a table with $V$ rows are 0 to $V - 1$. `<unk>` is there so that no unknown word can cause it.
 
 # %% [markdown]
 # ## A lookup is a matrix product

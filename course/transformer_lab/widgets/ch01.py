@@ -196,7 +196,7 @@ class Lookup(Picture):
         return (
             f"{word!r} is token {data.token}. Its one-hot vector times the table is "
             f"{'exactly' if same else 'not'} row {data.token}: {numbers}. TokenEmbedding takes the root mean "
-            f"square from {data.before:.2f} to {data.after:.2f}, by {data.after / data.before:.2f} "
+            f"square from {data.before:.2f} to {data.after:.2f}, a factor of {data.after / data.before:.2f} "
             f"(√{width} is {width**0.5:.2f}); a position code has {POSITION_CODE:.2f}."
         )
 
