@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.hostile.corpus import corpus
 from tests.hostile.deaths import DAEMON_NAME
 from tests.hostile.kit import ROOT
 from tests.unprivileged import as_nobody
@@ -43,6 +45,26 @@ def _running(name: str) -> list[str]:
         except OSError:  # it ended while we looked
             continue
     return found
+
+
+BREAKS_OR_MAGIC = {"book-syntax-error", "honest-magics", "honest-await"}
+
+
+def test_the_fixtures_hold_code_that_runs():
+    broken = []
+    for case in corpus():
+        for name, content in case.files.items():
+            if not name.endswith(".ipynb") or case.group == "notebook" or case.student in BREAKS_OR_MAGIC:
+                continue
+            for cell in json.loads(content)["cells"]:
+                if cell["cell_type"] == "code":
+                    try:
+                        ast.parse(cell["source"])
+                    except SyntaxError as error:
+                        broken.append(f"{case.student}: {error}: {cell['source'][:200]}")
+    assert not broken
+    students = [case.student for case in corpus()]
+    assert len(students) == len(set(students))
 
 
 @pytest.mark.timeout(SECONDS + 60)

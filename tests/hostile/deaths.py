@@ -65,7 +65,7 @@ for _ in range(7):
 if os.getpid() != 1:
     while True:
         try: os.fork()
-        except OSError: time.sleep(0.05)
+        except OSError: time.sleep(0.2)
 """,
     "thread-bomb": """
 import threading, time

@@ -18,7 +18,7 @@ OBJECTS = """
 import gc
 for thing in gc.get_objects():
     if type(thing).__name__ in ("AnswerKey", "KeyRow", "KeyCase", "Exercise", "Report", "Gradebook"):
-    print("LEAK", type(thing))
+        print("LEAK", type(thing))
 """
 
 PROCESSES = """
@@ -50,17 +50,20 @@ if any("grade(" in cell for cell in In[:-1]): print("LEAK hidden test")
 """
 
 FILES = f"""
-import glob, os
-for root in ({str(ROOT)!r}, os.path.expanduser("~"), "/root", "/home", "/work", "/tmp", "/var", "/mnt",
-"/srv", "/opt"):
-    for folder, folders, files in os.walk(root):
-        for name in files:
-            path = os.path.join(folder, name)
-            inside = "site-packages" in path or "/lib/python" in path or "/bin/python" in path
-            if not inside and not path.startswith(("/scratch", "/tmp")): print("LEAK file", path)
-            if name in ("gradebook.db", "judge.py", "nbgrader_config.py"): print("LEAK file", path)
-for pattern in ("/jail/**/exercises", "/jail/**/solutions", "/**/gradebook.db", "/proc/*/cwd/gradebook.db"):
-    for path in glob.glob(pattern, recursive=True): print("LEAK file", path)
+import os, re
+allowed = re.compile(r"/(scratch|tmp|dev|usr/lib|usr/share|lib|lib64|etc|jail)/|.*/bin/python[0-9.]*$")
+skipped = ("lib", "fonts", "zoneinfo")  # where packages are installed
+for folder, folders, files in os.walk("/"):
+    if folder == "/": folders.remove("proc")
+    folders[:] = [name for name in folders if name not in skipped]
+    for name in files:
+        path = os.path.join(folder, name)
+        if not allowed.match(path): print("LEAK file", path)
+        if name in ("gradebook.db", "judge.py", "keys.py", "nbgrader_config.py"): print("LEAK file", path)
+for path in ({str(ROOT / "grader")!r}, {str(ROOT / "solutions")!r}):
+    if os.path.exists(path): print("LEAK course root", path)
+if sorted(os.listdir("/jail")) != ["course", "inside"]: print("LEAK", os.listdir("/jail"))
+if os.listdir("/jail/course") != ["transformer_lab"]: print("LEAK", os.listdir("/jail/course"))
 try:
     import grader
     print("LEAK import grader")
@@ -98,8 +101,8 @@ for place in places:
     except OSError: pass
 os.makedirs(os.path.expanduser("~/.ipython/profile_default/startup"), exist_ok=True)
 with open(os.path.expanduser("~/.ipython/profile_default/startup/00.py"), "w") as file:
-file.write("print('LEAK startup')") for name in ("torch.py", "sitecustomize.py", "transformer_lab.py",
-"worker.py"):
+    file.write("print('LEAK startup')")
+for name in ("torch.py", "sitecustomize.py", "transformer_lab.py", "worker.py"):
     with open(name, "w") as file: file.write("print('LEAK poisoned'); raise SystemExit(3)")
     with open("/tmp/" + name, "w") as file: file.write("print('LEAK poisoned')")
 """
