@@ -52,8 +52,7 @@ def pick(cells: list[Cell], name: str, exercise: str, filename: str) -> list[tup
 
 def _statements(cell: Cell, exercise: str) -> list[Statement]:
     try:
-        source = _python(cell.source)
-        return [Statement(cell, node, binds(node), uses(node)) for node in ast.parse(source).body]
+        return [Statement(cell, node, binds(node), uses(node)) for node in _parsed(cell.source)]
     except (SyntaxError, ValueError, RecursionError) as error:
         if cell.answers == exercise:
             line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
@@ -61,13 +60,16 @@ def _statements(cell: Cell, exercise: str) -> list[Statement]:
         return []
 
 
-def _python(source: str) -> str:
-    """Return a cell as Python, its magics (%matplotlib, !pip) turned into calls that nothing will pick."""
+def _parsed(source: str) -> list[ast.stmt]:
+    """Return a cell's statements; its magics (%matplotlib, !pip) become calls, which nothing will pick."""
     try:
-        from IPython.core.inputtransformer2 import TransformerManager
-    except ImportError:  # a plain script without IPython: cells with magics do not parse and are left out
-        return source
-    return TransformerManager().transform_cell(source)
+        return ast.parse(source).body
+    except SyntaxError:
+        try:
+            from IPython.core.inputtransformer2 import TransformerManager
+        except ImportError:  # a plain script without IPython: a cell with magics stays a SyntaxError
+            raise SyntaxError("not plain Python") from None
+        return ast.parse(TransformerManager().transform_cell(source)).body
 
 
 def _mark(statements: list[Statement], name: str, last: int) -> None:

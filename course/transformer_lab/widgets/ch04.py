@@ -11,6 +11,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 from torch import nn
 
 from transformer_lab.widgets.base import Picture, choice
@@ -347,8 +348,8 @@ def _name_axis(axes: Axes, tokens: tuple[str, ...], which: str) -> None:
     axis = axes.xaxis if which == "x" else axes.yaxis
     axis.set_ticks(range(len(tokens)), names)
     for label, font in zip(axis.get_ticklabels(), fonts, strict=True):
-        if font is not None:
-            label.set_fontproperties(font)
+        label.set_fontproperties(font or FontProperties())
+        label.set_fontsize(10)
 
 
 def head_grid(attention: Callable[..., nn.Module]) -> HeadGrid:
