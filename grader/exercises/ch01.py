@@ -159,6 +159,21 @@ class OneToken(Variant):
         return super().forward(ids)[:, -1]
 
 
+class IndexesTheModule(Variant):
+    def rows(self, ids):
+        return self.emb[ids]
+
+
+class WidthForgotten(Variant):
+    def factor(self, ids):
+        return math.sqrt(d_model)  # noqa: F821 (the mistake itself)
+
+
+class RootOfTorch(Variant):
+    def factor(self, ids):
+        return torch.sqrt(self.d_model)
+
+
 class NameOfTorch(nn.Module):
     """The class with the attribute's own shape asked for, and the product written as an operation of torch."""
 
@@ -395,6 +410,22 @@ EMBEDDING = Exercise(
             "1 is taken off the ids. They already count from 0, and id 0 (<pad>) has row 0.",
             FromOne,
         ),
+        Wrong(
+            "square brackets",
+            "A module is called with round brackets: self.emb(ids). (The bare tensor inside it is self.emb.weight.)",
+            IndexesTheModule,
+        ),
+        Wrong(
+            "width forgotten",
+            "forward does not know the names of __init__. Keep the width there (self.d_model = d_model), or ask the table: "
+            "it has an attribute embedding_dim.",
+            WidthForgotten,
+        ),
+        Wrong(
+            "torch.sqrt",
+            "torch.sqrt wants a tensor, and d_model is a plain number: math.sqrt takes it.",
+            RootOfTorch,
+        ),
     ),
     alternatives={"padding_idx": NameOfTorch, "in place": InPlaceProduct, "scaled table": ScaledTable},
     hints={
@@ -508,6 +539,18 @@ def vocab_characters(sentences):
 
 def vocab_list(sentences):
     return list(_numbered(chain.from_iterable(sentences)))
+
+
+def vocab_one_too_large(sentences):
+    vocab = {word: number for number, word in enumerate(SPECIALS)}
+    for word in chain.from_iterable(sentences):
+        if word not in vocab:
+            vocab[word] = len(vocab) + 1
+    return vocab
+
+
+def vocab_splits(sentences):
+    return _numbered(word for sentence in sentences for word in sentence.split())
 
 
 def vocab_renumbers(sentences):
@@ -680,6 +723,12 @@ VOCAB = Exercise(
         ),
         Wrong("list", "This is a list of words. A dict is needed: word → number.", vocab_list),
         Wrong(
+            "one too large",
+            "Every word is one too high: number 4 is free. A dict with 4 entries holds the numbers 0 to 3, so the next one is 4, its size.",
+            vocab_one_too_large,
+        ),
+        Wrong("splits", "A sentence is a list of words already; there is nothing to split.", vocab_splits),
+        Wrong(
             "renumbers specials",
             "A special token that stands in the text got a second number, which replaced its own.",
             vocab_renumbers,
@@ -759,6 +808,11 @@ def encode_unknown_dropped(sentences, vocab):
 def encode_key_error(sentences, vocab):
     length = max(map(len, sentences))
     return torch.tensor([[vocab[word] for word in s] + [0] * (length - len(s)) for s in sentences])
+
+
+def encode_none(sentences, vocab):
+    length = max(map(len, sentences))
+    return torch.tensor([[vocab.get(word) for word in s] + [0] * (length - len(s)) for s in sentences])
 
 
 def encode_ragged(sentences, vocab):
@@ -930,6 +984,11 @@ ENCODE = Exercise(
             encode_key_error,
         ),
         Wrong(
+            "unknown is None",
+            "vocab.get(word) gives None for a word that is not there. Its second argument says what to give instead.",
+            encode_none,
+        ),
+        Wrong(
             "not filled up",
             "The rows have different lengths, and torch.tensor needs them equal. Fill the shorter ones up with <pad> first.",
             encode_ragged,
@@ -1045,6 +1104,14 @@ def lookup_cumulative(ids, table):
     return (torch.arange(table.size(0)) <= ids[..., None]).to(table.dtype) @ table
 
 
+def lookup_elementwise(ids, table):
+    return _hot(ids, table) * table
+
+
+def lookup_both_transposed(ids, table):
+    return table.T @ _hot(ids, table)
+
+
 def lookup_one_hot(ids, table):
     return F.one_hot(ids, num_classes=len(table)).type_as(table) @ table
 
@@ -1098,7 +1165,7 @@ def _lookup_double_cases(draw: Draw) -> list[Case]:
     return [_lookup_case(draw, 2, dtype=torch.float64)]
 
 
-_LOOKUP = {"takes_rows": "“takes rows of the table by their number”", "grad.1": "the gradient of the table"}
+_LOOKUP = {"way": "the way from ids to rows", "grad.1": "the gradient of the table"}
 
 LOOKUP = Exercise(
     id="1.5",
@@ -1119,7 +1186,7 @@ LOOKUP = Exercise(
             "product",
             "the rows come from a matrix product, not from indexing",
             _product_cases,
-            looks=("takes_rows",),
+            looks=("way",),
             needs=("rows",),
             weight=2,
             spoken=_LOOKUP,
@@ -1184,6 +1251,17 @@ LOOKUP = Exercise(
             "transposed",
             "The table is transposed. It is [V, d] already, and its V rows meet the V places of a one-hot vector.",
             lookup_table_transposed,
+        ),
+        Wrong(
+            "element by element",
+            "* multiplies element by element. A matrix product is written @.",
+            lookup_elementwise,
+        ),
+        Wrong(
+            "column picture",
+            "table.T @ hot is the product for one-hot columns. Here they are rows, [..., V]: the one-hot vectors come first, "
+            "and the table stays as it is.",
+            lookup_both_transposed,
         ),
         Wrong(
             "from one",
@@ -1282,6 +1360,11 @@ def cosine_no_root(table):
 def cosine_unguarded(table):
     norms = table.norm(dim=1)
     return table @ table.T / (norms[:, None] * norms)
+
+
+def cosine_no_keepdim(table):
+    unit = table / table.norm(dim=1)
+    return unit @ unit.T
 
 
 def cosine_ones_on_diagonal(table):
@@ -1450,6 +1533,12 @@ COSINE = Exercise(
             "NaN",
             "A row of zeros has length 0, and 0 / 0 is NaN. Make sure that you never divide by 0 (clamp the lengths, for instance).",
             cosine_unguarded,
+        ),
+        Wrong(
+            "lengths as a row",
+            "The lengths are a vector [V], and torch lines it up with the columns of the table. As a column [V, 1] "
+            "they meet the rows: keepdim=True.",
+            cosine_no_keepdim,
         ),
         Wrong(
             "ones on the diagonal",

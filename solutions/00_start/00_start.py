@@ -48,7 +48,7 @@ architecture()
 # ## Predict first
 #
 # A source sentence has 7 tokens, and 5 target tokens are written so far. A small model has $d = 16$ and 24 words in its
-# target vocabulary. *Which shape has the memory, and which the output of the decoder's last layer?* Decide, then run the cell.
+# target vocabulary. *Which shape has the memory, and which shape have the scores at the top?* Decide, then run the cell.
 
 # %%
 torch.manual_seed(0)
@@ -58,15 +58,20 @@ tgt = torch.randint(4, 24, (1, 5))  # 5 target tokens so far          [B, m]
 
 memory = model.encode(src)
 logits = model.decode(tgt, memory, src)
-print("source tokens ", list(src.shape), "          [B, n]")
-print("embedding     ", list(model.src_emb(src).shape), "      [B, n, d]")
-print("memory        ", list(memory.shape), "      [B, n, d]")
-print("logits        ", list(logits.shape), "      [B, m, V]")
-print("next token    ", list(logits[0, -1].softmax(dim=0).shape), "             [V], probabilities")
-print("their sum     ", round(logits[0, -1].softmax(dim=0).sum().item(), 4))
+next_token = logits[0, -1].softmax(dim=0)
+for name, tensor, shape in (
+    ("source tokens", src, "[B, n]"),
+    ("embedding", model.src_emb(src), "[B, n, d]"),
+    ("memory", memory, "[B, n, d]"),
+    ("logits", logits, "[B, m, V]"),
+    ("next token", next_token, "[V], probabilities"),
+):
+    print(f"{name:15}{list(tensor.shape)!s:15}{shape}")
+print(f"their sum      {next_token.sum():.4f}")
 
 # %% [markdown]
-# The shape never changes on the way: $[B, n, d]$ in, $[B, n, d]$ out, layer after layer, and $[B, m, d]$ in the decoder.
+# (*Logits* are the scores before the softmax.) The shape never changes on the way: $[B, n, d]$ in, $[B, n, d]$ out, layer after layer,
+# and $[B, m, d]$ in the decoder.
 # That is why layers can be stacked like bricks. Only at the very end $d$ becomes $V$.
 #
 # `parts` holds a finished version of everything you will build. So you can always look ahead, and a chapter you did not

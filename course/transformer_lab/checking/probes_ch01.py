@@ -38,8 +38,8 @@ class _Watch(TorchDispatchMode):
 
 @probe("takes rows")
 def _takes_rows(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]) -> None:
-    """inputs: args (ids, table [V, d] with V > d). Reports `takes_rows`, true when rows are indexed."""
+    """inputs: args (ids, table [V, d] with V > d). Reports the `way`: "an index" or "a product"."""
     ids, table = build(inputs["args"])
     with _Watch(table.shape) as watch:
         symbol(ids, table)
-    values["takes_rows"] = watch.picks()
+    values["way"] = "an index" if watch.picks() else "a product"

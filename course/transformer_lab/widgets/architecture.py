@@ -145,7 +145,7 @@ class Architecture(Picture):
     def _title(self, axes: Axes) -> None:
         head = self.block.capitalize() if self.block else "The Transformer"
         axes.text(1.2, 57.8, head, fontsize=15, fontweight="bold", color=LIT_EDGE, va="center")
-        words = textwrap.fill(_sentence(self.block), 47)
+        words = textwrap.fill(_sentence(self.block), 56)
         axes.text(1.2, 55.2, words, fontsize=9.5, color=INK, va="top", linespacing=1.35)
 
     def describe(self, data: list[Part]) -> str:
