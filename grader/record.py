@@ -15,7 +15,7 @@ import torch
 
 from grader.exercise import Exercise
 from grader.exercises import by_id, get, of_chapter
-from grader.keys import draw_key
+from grader.keys import BadExercise, draw_key
 from grader.mistakes import UserMistake
 from transformer_lab.checking.questions import FILE as QUESTIONS
 from transformer_lab.checking.recorded import INDEX, record
@@ -58,7 +58,10 @@ def _recorded_by_id(exercise: str) -> bytes:
 
 
 def recorded(exercise: Exercise) -> bytes:
-    """Return an exercise's data file."""
+    """Return an exercise's data file. Raises BadExercise when the exercise is not whole."""
+    for todo in exercise.todos:
+        if todo not in exercise.hints:
+            raise BadExercise(f"{exercise.id}: TODO {todo} has no hints")
     hints = {todo: list(exercise.hints[todo]) for todo in exercise.todos}
     return record(draw_key(exercise, RECORDED_SEED), hints)
 
@@ -114,17 +117,25 @@ def _all_questions(root: Path) -> dict[str, Any]:
             raise BadQuestion(f"{path}: {error}") from error
         for name, question in parsed.items():
             _check_question(path, name, question)
+            if name in questions:
+                raise BadQuestion(f"{path}: question {name!r} has the name of a question in another chapter")
             questions[name] = question
     return questions
 
 
-def _check_question(path: Path, name: str, question: dict[str, Any]) -> None:
+def _check_question(path: Path, name: str, question: Any) -> None:
     """Raise BadQuestion unless the question has a text, choices that all say something, and one right."""
-    choices = question.get("choices", {})
-    if not question.get("text") or len(choices) < 2:
+    choices = question.get("choices") if isinstance(question, dict) else None
+    if not isinstance(choices, dict) or not question.get("text") or len(choices) < 2:
         raise BadQuestion(f"{path}: question {name!r} needs a text and at least two choices")
     for letter, choice in choices.items():
-        if set(choice) != {"text", "right", "says"}:
+        if not isinstance(choice, dict) or set(choice) != {"text", "right", "says"}:
             raise BadQuestion(f"{path}: choice {letter!r} of {name!r} needs text, right and says")
+        if not isinstance(choice["right"], bool):
+            raise BadQuestion(
+                f"{path}: choice {letter!r} of {name!r}: right is true or false, without quotes"
+            )
+        if not (len(letter) == 1 and letter.islower()):
+            raise BadQuestion(f"{path}: choice {letter!r} of {name!r}: a choice is named by one small letter")
     if sum(choice["right"] for choice in choices.values()) != 1:
         raise BadQuestion(f"{path}: question {name!r} needs exactly one right choice")

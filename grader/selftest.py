@@ -12,7 +12,8 @@ from typing import Any
 from grader.build import ROOT, select
 from grader.exercise import Exercise
 from grader.exercises import of_chapter
-from grader.judge import fresh_key, new_seed
+from grader.judge import new_seed
+from grader.keys import draw_key
 from grader.lesson import Cell, read_lesson, without_solutions
 from grader.record import RECORDED_SEED
 from transformer_lab.checking.compare import error_ratio
@@ -99,9 +100,8 @@ def chapter_results(chapter: str, root: Path, say: Callable[[str], None]) -> Ite
 def test_exercise(exercise: Exercise, solution: Any, stub: Any) -> Result:
     """Judge the solution, the stub, every misconception and every alternative on recorded and fresh keys."""
     result = Result(exercise)
-    keys = [
-        fresh_key(exercise.id, seed) for seed in (RECORDED_SEED, *(new_seed() for _ in range(FRESH_SEEDS)))
-    ]
+    seeds = (RECORDED_SEED, *(new_seed() for _ in range(FRESH_SEEDS)))
+    keys = [draw_key(exercise, seed) for seed in seeds]
     result.solution = min(_share(key, solution, result) for key in keys)
     if result.solution < 1:
         result.faults.append(

@@ -10,6 +10,7 @@ from typing import Any
 from transformer_lab.checking.compare import Tolerance
 from transformer_lab.checking.key import AnswerKey, KeyCase, KeyRow
 from transformer_lab.checking.probe import Case, Observation
+from transformer_lab.checking.problems import Problem
 from transformer_lab.checking.wire import pack, unpack
 
 DATA = Path(__file__).parent / "data"
@@ -87,7 +88,10 @@ def _case_tree(item: KeyCase) -> dict[str, Any]:
     wrong = {}
     for name, observation in item.wrong.items():
         values = {k: v for k, v in observation.values.items() if k in item.expected}
-        wrong[name] = Observation(values, observation.problem).tree()
+        problem = observation.problem
+        if problem:  # known by its kind and error; its sentence quotes a line of the author's code
+            problem = Problem(problem.kind, "", problem.error)
+        wrong[name] = Observation(values, problem).tree()
     return {"case": item.case.tree(), "expected": item.expected, "wrong": wrong}
 
 
