@@ -53,7 +53,9 @@ def build_vocab(sentences: list[list[str]]) -> dict[str, int]:
 
 def encode(sentences: list[list[str]], vocab: Mapping[str, int]) -> Tensor:
     """Sentences as ids `[B, n_max]`, padded on the right; a word outside `vocab` becomes `<unk>`."""
-    rows = [torch.tensor([vocab.get(word, UNK) for word in sentence], dtype=torch.long) for sentence in sentences]
+    rows = [
+        torch.tensor([vocab.get(word, UNK) for word in sentence], dtype=torch.long) for sentence in sentences
+    ]
     return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
 
 
@@ -234,7 +236,9 @@ class Stack(nn.Module):
     takes_parts = True
     layer = ""
 
-    def __init__(self, d_model: int, h: int, d_ff: int, N: int, norm: str = "post", *, parts: Parts | None = None):
+    def __init__(
+        self, d_model: int, h: int, d_ff: int, N: int, norm: str = "post", *, parts: Parts | None = None
+    ):
         super().__init__()
         self.layers = nn.ModuleList(build(parts, self.layer, d_model, h, d_ff, norm) for _ in range(N))
         self.norm = build(parts, "LayerNorm", d_model) if norm == "pre" else None
@@ -273,7 +277,7 @@ def target_mask(ids: Tensor, pad_id: int = PAD) -> Tensor:
 
 
 class DecoderLayer(nn.Module):
-    """Masked self-attention, attention to the encoder's `memory`, feed-forward: `x [B, m, d] -> [B, m, d]`."""
+    """Masked self-attention, attention to `memory`, feed-forward: `x [B, m, d] -> [B, m, d]`."""
 
     takes_parts = True
 
@@ -317,15 +321,17 @@ def tie_weights(embedding: nn.Module, output: nn.Module) -> None:
 
 def sequence_loss(logits: Tensor, target: Tensor, pad_id: int = PAD, label_smoothing: float = 0.0) -> Tensor:
     """Cross-entropy in nats, the mean over real tokens of `logits [B, m, V]` against `target [B, m]`."""
-    return F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=pad_id,
-                           label_smoothing=label_smoothing)
+    return F.cross_entropy(
+        logits.flatten(0, 1), target.flatten(), ignore_index=pad_id, label_smoothing=label_smoothing
+    )
 
 
 class Transformer(nn.Module):
     """The encoder-decoder of "Attention Is All You Need".
 
-    `forward(src [B, n], tgt_in [B, m]) -> logits [B, m, V]` makes its own masks from the padding. The target
-    embedding and the output layer are one tensor. `parts` replaces finished parts by name, functions included.
+    `forward(src [B, n], tgt_in [B, m]) -> logits [B, m, V]` makes its own masks from the padding. The
+    target embedding and the output layer are one tensor. `parts` replaces finished parts by name,
+    functions included.
     """
 
     takes_parts = True
@@ -394,7 +400,9 @@ def initialise(model: nn.Module, dropout: float = 0.0) -> None:
 
 
 # ------------------------------------------------------------------------------------- 08 decoding
-def greedy(next_log_probs: Callable[[list[int]], Tensor], bos_id: int, eos_id: int, max_len: int) -> list[int]:
+def greedy(
+    next_log_probs: Callable[[list[int]], Tensor], bos_id: int, eos_id: int, max_len: int
+) -> list[int]:
     """The likeliest next token, again and again: a beam of one."""
     return beam_search(next_log_probs, bos_id, eos_id, 1, max_len)
 
@@ -407,7 +415,9 @@ def sampling_probs(
         return F.one_hot(logits.argmax(), logits.numel()).to(logits.dtype)
     ranked, order = torch.softmax(logits / temperature, -1).sort(descending=True, stable=True)
     if top_k is not None:
-        ranked = F.normalize(ranked * (torch.arange(ranked.numel(), device=ranked.device) < top_k), p=1, dim=0)
+        ranked = F.normalize(
+            ranked * (torch.arange(ranked.numel(), device=ranked.device) < top_k), p=1, dim=0
+        )
     if top_p is not None:
         before = F.pad(ranked.cumsum(0), (1, -1))  # the mass of all likelier tokens
         ranked = F.normalize(ranked * (before < top_p), p=1, dim=0)
