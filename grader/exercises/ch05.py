@@ -121,6 +121,19 @@ class MeanSquareForVariance(LayerNormVariant):
         return x.square().mean(-1, keepdim=True)
 
 
+class NoKeepdim(LayerNormVariant):
+    def mean(self, x):
+        return x.mean(-1)
+
+    def variance(self, x):
+        return x.var(-1, unbiased=False)
+
+
+class MeanDeviation(LayerNormVariant):
+    def root(self, x):
+        return (x - self.mean(x)).abs().mean(-1, keepdim=True) + self.eps
+
+
 class NoRoot(LayerNormVariant):
     def root(self, x):
         return self.variance(x) + self.eps
@@ -268,7 +281,8 @@ class LayerNormByTranspose(nn.Module):
 
 def _norm_weights(draw: Draw, d: int, names: tuple[str, ...]) -> dict[str, torch.Tensor]:
     """Random scale and shift; the scale stays away from 0, where a mistake would not show."""
-    return {name: draw.uniform(d, low=0.5, high=1.7) + (name.endswith("bias") * -1.2) for name in names}
+    spread = {name: draw.uniform(d, low=0.5, high=1.7) for name in sorted(names)}  # sorted, as on the wire
+    return {name: value - 1.2 if name.endswith("bias") else value for name, value in spread.items()}
 
 
 def _features(draw: Draw, *front: int, d: int, scale: float = 1.4, dtype=torch.float32) -> torch.Tensor:
@@ -481,6 +495,17 @@ LAYER_NORM = Exercise(
             MeanSquareForVariance,
         ),
         Wrong(
+            "no keepdim",
+            "mean and var took the feature axis away: [B, n] cannot be subtracted from [B, n, d]. "
+            "With keepdim=True they stay [B, n, 1], which fits.",
+            NoKeepdim,
+        ),
+        Wrong(
+            "mean deviation",
+            "You divide by the mean of |x − mean|. The standard deviation squares first, takes the mean, then the root.",
+            MeanDeviation,
+        ),
+        Wrong(
             "no root",
             "You divide by the variance. Divide by its square root, or the result has no spread of 1.",
             NoRoot,
@@ -680,6 +705,30 @@ class MultipliesPost(WrapperVariant):
 class MultipliesPre(WrapperVariant):
     def order(self, x, sub, norm):
         return x * sub(norm(x))
+
+
+class NotCalled(WrapperVariant):
+    """The function itself goes into dropout."""
+
+    def forward(self, x, sublayer):
+        return x + self.drop(sublayer)
+
+
+class NoSublayerPost(WrapperVariant):
+    def order(self, x, sub, norm):
+        return norm(x + x)
+
+
+class NoSublayerPre(WrapperVariant):
+    def order(self, x, sub, norm):
+        return x + norm(x)
+
+
+class NormsAround(WrapperVariant):
+    """A norm before the sublayer and one after it."""
+
+    def order(self, x, sub, norm):
+        return x + norm(sub(norm(x)))
 
 
 class SubtractsPost(WrapperVariant):
@@ -986,6 +1035,11 @@ _KEEPS = "dropout is the share that is set to 0; you used it as the share that i
 _NAMED = (
     "The norm has another name: the contract calls it norm, and later chapters load weights by that name."
 )
+_NOT_CALLED = (
+    "sublayer is a function, and the function itself was used in place of its result. "
+    "Call it on what it should work on."
+)
+_NO_SUBLAYER = "The sublayer is never called, so attention or feed-forward would do nothing."
 _NO_NORM = "The norm is never used: this is the plain residual x + sublayer(x)."
 _NEITHER = (
     "x + norm(sublayer(x)) stands in some published code, and it is neither Post- nor Pre-Norm: the norm "
@@ -1032,6 +1086,8 @@ POST_NORM = Exercise(
         Wrong("adds twice", "x is added once more after the norm. The norm is the last step.", AddsTwice),
         Wrong("multiplies", "x is multiplied with the sublayer's output. Add them.", MultipliesPost),
         Wrong("subtracts", "x is subtracted. Add it.", SubtractsPost),
+        Wrong("not called", _NOT_CALLED, NotCalled),
+        Wrong("no sublayer", _NO_SUBLAYER, NoSublayerPost),
         Wrong("always drops", _ALWAYS, AlwaysDropsPost),
         Wrong("never drops", _NEVER, NeverDropsPost),
         Wrong("keeps p", _KEEPS, KeepsPPost),
@@ -1117,8 +1173,15 @@ PRE_NORM = Exercise(
             "There are two norms, one before the sublayer and one after the addition. PreNorm has only the first.",
             Sandwich,
         ),
+        Wrong(
+            "norms around",
+            "There are two norms, one before the sublayer and one after it. PreNorm has only the first.",
+            NormsAround,
+        ),
         Wrong("multiplies", "x is multiplied with the sublayer's output. Add them.", MultipliesPre),
         Wrong("subtracts", "x is subtracted. Add it.", SubtractsPre),
+        Wrong("not called", _NOT_CALLED, NotCalled),
+        Wrong("no sublayer", _NO_SUBLAYER, NoSublayerPre),
         Wrong("always drops", _ALWAYS, AlwaysDropsPre),
         Wrong("never drops", _NEVER, NeverDropsPre),
         Wrong("keeps p", _KEEPS, KeepsPPre),
@@ -1713,6 +1776,23 @@ class DetachedLayers(Experiment):
         return torch.stack([zero if x.grad is None else self.size(x.grad) for x in inputs])
 
 
+class GradientsThemselves(Experiment):
+    def answer(self, layers, inputs, outputs):
+        return tuple(x.grad for x in inputs)
+
+
+class NotRetained(Experiment):
+    """x.grad of a tensor in the middle of the graph, without retain_grad."""
+
+    def answer(self, layers, inputs, outputs):
+        return torch.stack([self.size(x.grad if i == 0 else None) for i, x in enumerate(inputs)])
+
+
+class NoLoss(Experiment):
+    def loss(self, x):
+        return x
+
+
 class NormsAsList(Experiment):
     def answer(self, layers, inputs, outputs):
         return [self.size(x.grad).item() for x in inputs]
@@ -1917,6 +1997,22 @@ GRADIENT_NORMS = Exercise(
                 "Every layer starts from a detached copy, so the gradient stops at the last layer. "
                 "Keep one graph, and ask for x.grad with retain_grad().",
                 DetachedLayers(),
+            ),
+            (
+                "gradients themselves",
+                "A tuple of gradients came back. Take the norm of each, and put the numbers into one tensor: torch.stack.",
+                GradientsThemselves(),
+            ),
+            (
+                "not retained",
+                "torch keeps .grad only for tensors that you made yourself, so it is None for the inputs in the middle. "
+                "Use torch.autograd.grad(loss, inputs), or call retain_grad() on each on the way forward.",
+                NotRetained(),
+            ),
+            (
+                "no loss",
+                "A gradient needs one number to start from. The loss is the sum of the last output: x.sum().",
+                NoLoss(),
             ),
             ("list", "A list came back; a tensor [depth] is the contract.", NormsAsList()),
         )

@@ -96,6 +96,13 @@ class FFNLeaky(FFNVariant):
         return F.leaky_relu(x)
 
 
+class FFNReLUClass(FFNVariant):
+    """nn.ReLU(x) makes a module and takes x for its only setting."""
+
+    def bend(self, x):
+        return nn.ReLU(x)
+
+
 class FFNBendsInput(FFNVariant):
     def forward(self, x):
         return self.linear2(self.linear1(F.relu(x)))
@@ -214,11 +221,12 @@ class FFNEinsum(FFNVariant):
 
 
 def _ffn_weights(draw: Draw, d: int, d_ff: int, prefix: str = "") -> dict[str, torch.Tensor]:
+    # In alphabetical order, as they cross the wire: a mistake in shape is named by the first one that does not fit.
     return {
-        f"{prefix}linear1.weight": draw.normal(d_ff, d, scale=0.5),
         f"{prefix}linear1.bias": draw.normal(d_ff, scale=0.7),
-        f"{prefix}linear2.weight": draw.normal(d, d_ff, scale=0.5),
+        f"{prefix}linear1.weight": draw.normal(d_ff, d, scale=0.5),
         f"{prefix}linear2.bias": draw.normal(d, scale=0.7),
+        f"{prefix}linear2.weight": draw.normal(d, d_ff, scale=0.5),
     }
 
 
@@ -277,9 +285,8 @@ FEED_FORWARD = Exercise(
         Row(
             "parameters",
             "linear1 widens d_model to d_ff, linear2 narrows it again; both have a bias",
-            _ffn_parameter_cases,
+            _ffn_parameter_cases,  # needs nothing: 6.1 and 6.2 are worth something without 6.3
             looks=("parameters", "buffers"),
-            needs=("values",),
         ),
         Row(
             "any axes",
@@ -344,6 +351,11 @@ FEED_FORWARD = Exercise(
             "leaky ReLU",
             "Negative numbers keep a hundredth of their size. ReLU makes them 0.",
             FFNLeaky,
+        ),
+        Wrong(
+            "ReLU as a class",
+            "nn.ReLU(x) makes a module and computes nothing. torch.relu(x) computes; so does nn.ReLU()(x).",
+            FFNReLUClass,
         ),
         Wrong(
             "bends the input",
@@ -483,6 +495,16 @@ def gelu_density(x):
 def gelu_bracket(x):
     """½ x + erf(x / √2): a bracket is missing."""
     return 0.5 * x + torch.erf(x / math.sqrt(2))
+
+
+def gelu_math(x):
+    """math.erf, which takes one number."""
+    return 0.5 * x * (1 + math.erf(x / math.sqrt(2)))
+
+
+def gelu_root_of_number(x):
+    """torch.sqrt, which takes a tensor."""
+    return 0.5 * x * (1 + torch.erf(x / torch.sqrt(2)))
 
 
 def gelu_in_place(x):
@@ -633,6 +655,12 @@ GELU = Exercise(
             gelu_density,
         ),
         Wrong("bracket", "A bracket is missing: ½ x multiplies the whole of (1 + erf(…)).", gelu_bracket),
+        Wrong("math.erf", "math.erf takes one number. torch.erf takes a whole tensor.", gelu_math),
+        Wrong(
+            "torch.sqrt of a number",
+            "torch.sqrt wants a tensor. For the plain number 2, math.sqrt(2) or 2 ** 0.5 does it.",
+            gelu_root_of_number,
+        ),
         Wrong("in place", "x itself is changed. Make a new tensor.", gelu_in_place),
         Wrong(
             "detached",
@@ -778,6 +806,18 @@ class SwiGLUThirdFirst(SwiGLUVariant):
 
     def default(self, d_model):
         return d_model // 3 * 8
+
+
+class SwiGLUNoDefault(SwiGLUVariant):
+    """None is handed to nn.Linear."""
+
+    def default(self, d_model):
+        return None
+
+
+class SwiGLUFloatWidth(SwiGLUVariant):
+    def default(self, d_model):
+        return 8 * d_model / 3
 
 
 class SwiGLUIgnoresWidth(SwiGLUVariant):
@@ -971,6 +1011,16 @@ SWIGLU = Exercise(
             "a third first",
             "d // 3 · 8 cuts off too early. Multiply first: 8 · d // 3.",
             SwiGLUThirdFirst,
+        ),
+        Wrong(
+            "no default",
+            "When d_ff is not given it is None, and nn.Linear wants a number: first replace None by 8 · d_model // 3.",
+            SwiGLUNoDefault,
+        ),
+        Wrong(
+            "float width",
+            "/ gives a float such as 21.33, and a width is a whole number: divide with //.",
+            SwiGLUFloatWidth,
         ),
         Wrong("width ignored", "d_ff is not used when it is given.", SwiGLUIgnoresWidth),
         Wrong(
@@ -1225,6 +1275,46 @@ class OnlyQueriesNormed(LayerVariant):
         return x + self.ffn(self.norm2(x))
 
 
+class AttentionNotNormed(LayerVariant):
+    """lambda y: attn(x, x, x): the function does not use what it is given."""
+
+    def pre(self, x, mask):
+        x = x + self.attend(x, mask)
+        return x + self.ffn(self.norm2(x))
+
+
+class NothingNormed(LayerVariant):
+    def pre(self, x, mask):
+        x = x + self.attend(x, mask)
+        return x + self.ffn(x)
+
+
+class AttentionLost(LayerVariant):
+    """The second half starts from the layer's input."""
+
+    def post(self, x, mask):
+        self.norm1(x + self.attend(x, mask))
+        return self.norm2(x + self.ffn(x))
+
+    def pre(self, x, mask):
+        self.attend(self.norm1(x), mask)
+        return x + self.ffn(self.norm2(x))
+
+
+class CalledTooEarly(LayerVariant):
+    """norm1(x, attn(x, x, x)): the wrapper gets a tensor where it wants a function."""
+
+    def forward(self, x, mask=None):
+        return PostNorm(x.size(-1))(x, self.attend(x, mask))
+
+
+class AttentionAsItIs(LayerVariant):
+    """norm1(x, attn): the wrapper calls it with one argument."""
+
+    def forward(self, x, mask=None):
+        return PostNorm(x.size(-1))(x, self.attn)
+
+
 class FFNFirst(LayerVariant):
     def post(self, x, mask):
         x = self.norm2(x + self.ffn(x))
@@ -1376,9 +1466,9 @@ def _layer_sizes(draw: Draw) -> dict[str, int]:
 
 def _layer_weights(draw: Draw, d: int, d_ff: int, prefix: str = "") -> dict[str, torch.Tensor]:
     weights = {}
-    for name in ("W_q", "W_k", "W_v", "W_o"):
-        weights[f"{prefix}attn.{name}.weight"] = draw.normal(d, d, scale=0.4)
+    for name in ("W_k", "W_o", "W_q", "W_v"):
         weights[f"{prefix}attn.{name}.bias"] = draw.normal(d, scale=0.3)
+        weights[f"{prefix}attn.{name}.weight"] = draw.normal(d, d, scale=0.4)
     weights |= _ffn_weights(draw, d, d_ff, f"{prefix}ffn.")
     for name in ("norm1", "norm2"):
         weights |= _bare_norm(draw, d, f"{prefix}{name}.")
@@ -1386,7 +1476,7 @@ def _layer_weights(draw: Draw, d: int, d_ff: int, prefix: str = "") -> dict[str,
 
 
 def _bare_norm(draw: Draw, d: int, prefix: str) -> dict[str, torch.Tensor]:
-    return {f"{prefix}weight": draw.uniform(d, low=0.6, high=1.6), f"{prefix}bias": draw.normal(d, scale=0.4)}
+    return {f"{prefix}bias": draw.normal(d, scale=0.4), f"{prefix}weight": draw.uniform(d, low=0.6, high=1.6)}
 
 
 def _mask(draw: Draw, kind: str, batch: int, n: int) -> torch.Tensor:
@@ -1614,6 +1704,34 @@ ENCODER_LAYER = Exercise(
             OnlyQueriesNormed,
         ),
         Wrong(
+            "attention not normed",
+            "In the Pre-Norm order the attention gets x and not norm1(x). In a lambda y: … use y, not x.",
+            AttentionNotNormed,
+        ),
+        Wrong(
+            "nothing normed",
+            "In the Pre-Norm order neither sublayer gets a normalised input. In a lambda y: … use y, not x.",
+            NothingNormed,
+        ),
+        Wrong(
+            "attention lost",
+            "The attention's result is not used: the second half starts from the layer's input x. "
+            "Start it from the result of the first half.",
+            AttentionLost,
+        ),
+        Wrong(
+            "called too early",
+            "PostNorm and PreNorm want a function and call it themselves. You called the attention first and handed "
+            "over its result. Wrap it: lambda y: …",
+            CalledTooEarly,
+        ),
+        Wrong(
+            "attention as it is",
+            "PostNorm and PreNorm call their function with one argument, and the attention wants q, k and v (and the mask). "
+            "Wrap it: lambda y: …",
+            AttentionAsItIs,
+        ),
+        Wrong(
             "feed-forward first",
             "The feed-forward block runs before the attention. Attention comes first.",
             FFNFirst,
@@ -1806,6 +1924,21 @@ class ReturnsInLoop(EncoderVariant):
     def through(self, x, mask):
         for layer in self.layers:
             return layer(x, mask)
+
+
+class ResultDropped(EncoderVariant):
+    """y = layer(x, mask), and x goes on."""
+
+    def through(self, x, mask):
+        for layer in self.layers:
+            layer(x, mask)
+        return x
+
+
+class WidthsSwapped(EncoderVariant):
+    def make(self):
+        d_model, h, d_ff = self.sizes
+        return LayerVariant(d_model, d_ff, h, self.order)
 
 
 class OneTooFew(EncoderVariant):
@@ -2031,6 +2164,16 @@ ENCODER = Exercise(
             "returns in the loop",
             "The return stands inside the loop, so only the first layer runs.",
             ReturnsInLoop,
+        ),
+        Wrong(
+            "result dropped",
+            "The layers run, but their results are not kept: x must become what the layer returns.",
+            ResultDropped,
+        ),
+        Wrong(
+            "h and d_ff swapped",
+            "h and d_ff have changed places: EncoderLayer takes (d_model, h, d_ff, norm).",
+            WidthsSwapped,
         ),
         Wrong("one too few", "There are N − 1 layers.", OneTooFew),
         Wrong("other name", "The contract calls the list layers.", EncoderOtherName),
