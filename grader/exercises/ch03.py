@@ -76,6 +76,7 @@ _SAYS = {
     "longer belong to their token. Swap the axes: K.transpose(-2, -1).",
     "weights @ K": "The weights are applied to the keys. Keys only decide where to look; what is collected are "
     "the values: weights @ V.",
+    "weights * V": "The star multiplies number by number. The weighted sum is a matrix product: weights @ V.",
     "weights transposed": "The table of weights is transposed: row i must hold what query i gives to each key.",
     "no softmax": "The scores are used as weights directly. Softmax is missing: weights are positive and sum to 1.",
     "sigmoid": "A sigmoid looks at each score alone, so a row does not sum to 1. Softmax makes keys compete.",
@@ -141,6 +142,10 @@ def _self(**steps: Callable) -> type[nn.Module]:
 
 def _method(step: Callable) -> Callable:
     return lambda self, *values: step(*values)
+
+
+def _unknown_width(q: Tensor, k: Tensor) -> Tensor:
+    raise NameError("name 'd_model' is not defined")
 
 
 class NoBias(Variant):
@@ -392,6 +397,11 @@ SELF_ATTENTION = Exercise(
             ),
         ),
         _wrong("K not transposed", _self(scores=lambda q, k: q @ k / math.sqrt(k.size(-1)))),
+        _wrong(
+            "d_model in forward",
+            _self(scores=_unknown_width),
+            "forward does not know d_model: that was an argument of __init__. K itself knows its width: K.size(-1).",
+        ),
         _wrong("K.T", _self(scores=lambda q, k: q @ k.permute(2, 1, 0) / math.sqrt(k.size(-1)))),
         _wrong("K reshaped", _self(scores=lambda q, k: q @ reshaped(k) / math.sqrt(k.size(-1)))),
         _wrong(
@@ -415,6 +425,7 @@ SELF_ATTENTION = Exercise(
             _self(mix=lambda w, k, v, x: w @ x),
             "The weights are applied to x itself. What a token gives is its value, V = W_v(x).",
         ),
+        _wrong("weights * V", _self(mix=lambda w, k, v, x: w * v)),
         _wrong("weights transposed", _self(mix=lambda w, k, v, x: w.mT @ v)),
         _wrong("no softmax", _self(weigh=lambda s: s)),
         _wrong("sigmoid", _self(weigh=torch.sigmoid)),
@@ -885,6 +896,12 @@ def _fill(value: float) -> Callable:
     return lambda scores, mask: scores.masked_fill(~mask, value)
 
 
+def _by_index(scores: Tensor, mask: Tensor) -> Tensor:
+    scores = scores.clone()
+    scores[~mask] = -INF
+    return scores
+
+
 def _renormalised(weights: Tensor, mask: Tensor) -> Tensor:
     kept = weights * mask
     return kept / kept.sum(-1, keepdim=True)
@@ -893,6 +910,14 @@ def _renormalised(weights: Tensor, mask: Tensor) -> Tensor:
 def _scaled_in_place(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     q /= math.sqrt(q.size(-1))
     return q @ k.mT
+
+
+def attention_if_mask(q, k, v, mask=None):
+    scores = _scores(q, k, v)
+    if mask:
+        scores = _hide(scores, mask)
+    weights = scores.softmax(-1)
+    return weights @ v, weights
 
 
 def attention_scaled_late(q, k, v, mask=None):
@@ -1067,7 +1092,7 @@ def _attention_strided(draw: Draw) -> list[Case]:
 
 _SAID = {
     "out.0": "out",
-    "out.1": "the weights",
+    "out.1": "weights",
     "grad.0": "the gradient of q",
     "grad.1": "the gradient of k",
     "grad.2": "the gradient of v",
@@ -1239,6 +1264,17 @@ ATTENTION = Exercise(
             "The mask is added as 0 and 1. A mask that is added must hold 0 where attending is allowed and -∞ elsewhere.",
         ),
         _wrong(
+            "mask as an index",
+            _attend(hide=_by_index),
+            "scores[~mask] = … needs a mask of exactly the scores' shape. masked_fill broadcasts: a mask with fewer axes, "
+            "or with axes of length 1, will do.",
+        ),
+        _wrong(
+            "if mask",
+            attention_if_mask,
+            "`if mask:` asks a whole tensor for one truth value. Ask whether there is a mask: if mask is not None.",
+        ),
+        _wrong(
             "mask transposed",
             _attend(hide=lambda s, m: s.masked_fill(~m.mT, -INF)),
             "The mask is transposed. Its last axis is already the keys, as in the scores.",
@@ -1265,6 +1301,7 @@ ATTENTION = Exercise(
             "torch.bmm takes exactly three axes. The contract allows any number in front: use @ (torch.matmul).",
         ),
         _wrong("weights @ K", _attend(mix=lambda w, q, k, v: w @ k)),
+        _wrong("weights * V", _attend(mix=lambda w, q, k, v: w * v)),
         _wrong("weights transposed", _attend(give=lambda out, w: (out, w.mT))),
         _wrong("no softmax", _attend(weigh=lambda s: s)),
         _wrong("sigmoid", _attend(weigh=torch.sigmoid)),
@@ -1274,9 +1311,9 @@ ATTENTION = Exercise(
         _wrong("identity", _attend(hide=_no_mask, weigh=identity)),
         _wrong("largest only", _attend(weigh=largest_only)),
         _wrong(
-            "only out",
+            "one result",
             _attend(give=lambda out, w: out),
-            "Only one result comes back. Return both, in this order: return out, weights.",
+            "One result comes back (out alone, or a list of both) where a tuple of two is expected: return out, weights.",
         ),
         _wrong(
             "swapped results",
@@ -1413,11 +1450,12 @@ def variance_bmm(d_k, samples, generator=None):
 # 25 calls of 4000 samples: 100 000 products, whose variance scatters by √(2.17 / 100 000) = 0.5 %. The
 # tolerance of 4 % is more than eight times that: chance fails a right answer less than once in 10^15 runs.
 _CALLS, _SAMPLES, _ABOUT = 25, 4000, Tolerance(atol=0.0, rtol=0.04)
+_FEW_CALLS, _ROUGHLY = 5, Tolerance(atol=0.0, rtol=0.12)  # the same certainty with a fifth of the samples
 
 
 def _variance_case(draw: Draw, seeded: bool = True) -> list[Case]:
     start = draw.size(0, 10**6)
-    seeds = [start + i if seeded else None for i in range(_CALLS)]
+    seeds = [start + i for i in range(_CALLS)] if seeded else [None] * _FEW_CALLS
     return [Case("variance", {"d_k": draw.choice([36, 42, 49]), "samples": _SAMPLES, "seeds": seeds})]
 
 
@@ -1481,7 +1519,7 @@ SCORE_VARIANCE = Exercise(
             lambda draw: _variance_case(draw, seeded=False),
             looks=("raw", "scaled"),
             needs=("raw", "scaled"),
-            tolerance=_ABOUT,
+            tolerance=_ROUGHLY,
         ),
     ),
     reference=reference_variance,
@@ -1526,6 +1564,12 @@ SCORE_VARIANCE = Exercise(
             _measured(scores=lambda q, k: q * k),
             "The products q_i k_i are not summed, so this is the variance of single products. Sum over the d_k features "
             "first: one score a sample.",
+        ),
+        _wrong(
+            "q @ k",
+            _measured(scores=lambda q, k: q @ k),
+            "q @ k is a product of matrices, and these shapes do not fit. One score a pair is wanted: multiply q and k "
+            "number by number, then sum over the features.",
         ),
         _wrong(
             "summed over samples",

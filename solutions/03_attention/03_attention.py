@@ -443,7 +443,7 @@ for s in (0.0, 1.0, 2.0, 4.0, 8.0, 16.0):
 # Right: how strongly the largest weight still reacts to the scores, for five widths.
 #
 # * It opens without the division. Switch it on and watch all three panels.
-# * Where do the two curves meet, and why there?
+# * The blue curve hardly depends on the width. Which line of the derivation says why?
 # * *Temperature* divides the scores once more. Which temperature, without the division, imitates $\sqrt{d_k}$ for $d_k = 64$?
 
 # %%
