@@ -1,0 +1,201 @@
+"""Rebuilding the graded notebook, finding submissions, and what of a release has to run."""
+
+from __future__ import annotations
+
+import io
+import os
+import zipfile
+
+import nbformat
+import pytest
+
+from grader.align import EXTRA, align, read_cells, role
+from grader.intake import read_submission, students
+from grader.liveness import live_cells
+from tests.hostile import notebooks
+from tests.hostile.kit import CHAPTER, data, notebook, release, release_bytes, right_answers
+
+
+def released_part(book) -> list:
+    """Everything of a rebuilt notebook that must be the release's, whatever was submitted."""
+    rebuilt = [cell for cell in book.cells if not cell.metadata.get(EXTRA)]
+    return [
+        (c.cell_type, c.get("id"), c.metadata, None if role(c) == "answer" else c.source) for c in rebuilt
+    ]
+
+
+@pytest.mark.parametrize("case", notebooks.cases(), ids=lambda case: case.student)
+def test_all_but_the_answers_is_the_release(case):
+    for content in case.files.values():
+        rebuilt = align(content, release()).notebook
+        assert released_part(rebuilt) == released_part(release())
+        assert rebuilt.metadata == release().metadata
+        nbformat.validate(rebuilt)
+
+
+def test_right_answers_are_grafted_as_they_are():
+    rebuilt = align(data(notebook()), release())
+    assert rebuilt.notes == []
+    sources = {c.metadata.nbgrader.grade_id: c.source for c in rebuilt.notebook.cells if role(c) == "answer"}
+    assert sources == {f"todo-{n.replace('.', '-')}": text for n, text in right_answers().items()}
+
+
+def test_no_file_is_the_blank_release():
+    rebuilt = align(None, release())
+    assert rebuilt.notebook == release()
+    assert rebuilt.notes == ["There is no notebook to grade."]
+
+
+def test_own_cells_stay_where_they_stood():
+    book = notebook(first="a = 1", before_2_5="b = 2", after_2_5="c = 3", last="d = 4")
+    rebuilt = align(data(book), release()).notebook
+    sources = [cell.source for cell in rebuilt.cells]
+    own = [cell.source for cell in rebuilt.cells if cell.metadata.get(EXTRA)]
+    assert own == ["a = 1", "b = 2", "c = 3", "d = 4"]
+    answer = sources.index(right_answers()["2.5"])
+    assert sources[0] == "a = 1"
+    assert sources[-1] == "d = 4"
+    assert sources.index("b = 2") < answer < sources.index("c = 3")
+    tests = [sources.index(cell.source) for cell in release().cells if role(cell) == "test"]
+    assert sources.index("c = 3") < tests[1]
+
+
+def test_an_edited_cell_of_the_release_runs_after_the_original():
+    book = notebook()
+    setup = next(cell for cell in book.cells if cell.cell_type == "code")
+    original, setup.source = setup.source, setup.source + "\nimport string"
+    rebuilt = align(data(book), release()).notebook
+    sources = [cell.source for cell in rebuilt.cells]
+    assert sources.index(setup.source) == sources.index(original) + 1
+
+
+def test_a_copied_answer_does_not_hide_the_one_that_was_worked_on():
+    book = notebook()
+    stub = next(cell for cell in release().cells if role(cell) == "answer")
+    book.cells.insert(0, stub)  # the untouched stub, kept on top
+    book.cells.append(stub)  # and once more at the end: it must not run after the answer
+    rebuilt = align(data(book), release())
+    assert stub.source not in [cell.source for cell in rebuilt.notebook.cells]
+    assert any("3 times" in note for note in rebuilt.notes)
+
+
+def test_reading_never_raises():
+    for junk in (
+        b"",
+        b"{",
+        b"null",
+        b"[]",
+        b'{"cells": 5}',
+        b'{"worksheets": [5]}',
+        b"\x00" * 100,
+        os.urandom(1000),
+    ):
+        notes: list[str] = []
+        assert read_cells(junk, notes) == []
+        assert notes
+
+
+# ---- finding the file --------------------------------------------------------------------------------
+
+
+def handed_in(tmp_path, files: dict[str, bytes], student: str = "ann"):
+    folder = tmp_path / student / CHAPTER
+    folder.mkdir(parents=True)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def test_students_are_listed_by_folder(tmp_path):
+    for name in ("bob", "=cmd", "名前", ".hidden"):
+        handed_in(tmp_path, {}, name)
+    (tmp_path / "empty").mkdir()
+    assert students(tmp_path, CHAPTER) == ["=cmd", "bob", "名前"]
+    assert students(tmp_path / "missing", CHAPTER) == []
+
+
+def test_links_are_not_followed_anywhere(tmp_path):
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / f"{CHAPTER}.ipynb").write_bytes(data(notebook()))
+    (tmp_path / "file").mkdir()
+    folder = handed_in(tmp_path, {}, "file-link")
+    (folder / f"{CHAPTER}.ipynb").symlink_to(secret / f"{CHAPTER}.ipynb")
+    (tmp_path / "folder-link").mkdir()
+    (tmp_path / "folder-link" / CHAPTER).symlink_to(secret)
+    (tmp_path / "student-link").symlink_to(secret)
+    for student in ("file-link", "folder-link", "student-link"):
+        found = read_submission(tmp_path, student, CHAPTER)
+        assert found.data is None, student
+        assert "not followed" in found.notes[0]
+
+
+def test_a_named_pipe_does_not_hold_up_the_class(tmp_path):
+    folder = handed_in(tmp_path, {})
+    os.mkfifo(folder / f"{CHAPTER}.ipynb")
+    found = read_submission(tmp_path, "ann", CHAPTER)
+    assert found.data is None
+    assert "no ordinary file" in found.notes[0]
+
+
+def test_a_zip_is_read_in_memory_and_writes_nothing(tmp_path):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr(f"../../../{CHAPTER}.ipynb", b"{}")
+        archive.writestr(f"ok/{CHAPTER} (1).ipynb", release_bytes())
+    folder = handed_in(tmp_path, {"all.zip": buffer.getvalue()})
+    before = sorted(str(path) for path in tmp_path.rglob("*"))
+    found = read_submission(tmp_path, "ann", CHAPTER)
+    assert found.data == release_bytes()
+    assert any("leaves its folder" in note for note in found.notes)
+    assert sorted(str(path) for path in tmp_path.rglob("*")) == before
+    assert folder.is_dir()
+
+
+def test_a_timestamp_is_understood_or_reported(tmp_path):
+    handed_in(tmp_path, {"timestamp.txt": b"2026-03-01 12:00:00 UTC\n", f"{CHAPTER}.ipynb": b"{}"}, "ann")
+    handed_in(tmp_path, {"timestamp.txt": b"soon", f"{CHAPTER}.ipynb": b"{}"}, "bob")
+    assert read_submission(tmp_path, "ann", CHAPTER).timestamp == "2026-03-01T12:00:00+00:00"
+    assert read_submission(tmp_path, "bob", CHAPTER).timestamp is None
+
+
+# ---- what has to run ---------------------------------------------------------------------------------
+
+
+def book_of(*cells: tuple[str, str]) -> nbformat.NotebookNode:
+    made = nbformat.v4.new_notebook()
+    for kind, source in cells:
+        cell = nbformat.v4.new_code_cell(source)
+        if kind == "answer":
+            cell.metadata["nbgrader"] = {"solution": True, "grade": False, "grade_id": "a"}
+        if kind == "extra":
+            cell.metadata[EXTRA] = True
+        made.cells.append(cell)
+    return made
+
+
+def test_only_what_something_needs_runs():
+    book = book_of(
+        ("code", "import torch"),
+        ("code", "unused = 1"),
+        ("code", "size = 4"),
+        ("code", "table = [0] * size"),
+        ("code", "table[0] = 1"),
+        ("code", "table.append(3)"),
+        ("code", "picture(f)"),
+        ("answer", "def f(): return torch.tensor(table)"),
+        ("code", "f()"),
+        ("code", "late = f()"),
+        ("extra", "print(late)"),
+        ("code", "%matplotlib inline"),
+        ("code", "from somewhere import *"),
+    )
+    wanted = [True, False, True, True, True, True, False, True, False, True, True, True, True]
+    assert live_cells(book) == wanted
+
+
+def test_leaving_out_pictures_changes_no_needed_name():
+    book = notebook()
+    ran = [cell.source for cell, live in zip(book.cells, live_cells(book), strict=True) if live]
+    for source in right_answers().values():
+        assert source in ran
