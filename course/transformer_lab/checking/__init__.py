@@ -12,6 +12,7 @@ from transformer_lab.checking import probes_ch04 as _probes_ch04  # noqa: F401
 from transformer_lab.checking import probes_ch05 as _probes_ch05  # noqa: F401
 from transformer_lab.checking import probes_ch07 as _probes_ch07  # noqa: F401
 from transformer_lab.checking import probes_ch08 as _probes_ch08  # noqa: F401
+from transformer_lab.checking import probes_ch09 as _probes_ch09  # noqa: F401
 from transformer_lab.checking.key import evaluate
 from transformer_lab.checking.probe import observe
 from transformer_lab.checking.recorded import UnknownExercise, recorded_key
