@@ -76,18 +76,13 @@ class Picture:
 
     def __init__(self) -> None:
         self.inputs: dict[str, ipywidgets.Widget] = self.controls()
-        self.problem = ""
+        self.problem = self._words = ""
         self._data: Any = None
+        self._started = False
         with mpl.rc_context(STYLE):
-            self.figure = Figure(figsize=self.size, dpi=DPI, layout="constrained")
+            self.figure = Figure(figsize=self.size, dpi=DPI)
             FigureCanvasAgg(self.figure)
-            self._attempt()
-            if not self.problem:
-                self.start(self.figure, self._data)
-                self.draw(self._data)
-                # Settle the layout once: a figure laid out anew at every key press would jump and be slow.
-                self.figure.canvas.draw()
-                self.figure.set_layout_engine("none")
+        self._attempt()
 
     # ---- what a subclass defines ----
 
@@ -119,7 +114,7 @@ class Picture:
 
     def summary(self) -> str:
         """Return the picture in words, or why there is none yet."""
-        return self.problem or self.describe(self._data)
+        return self.problem or self._words
 
     def png(self) -> bytes:
         """Return the figure as a PNG file's bytes."""
@@ -128,25 +123,39 @@ class Picture:
         return buffer.getvalue()
 
     def _attempt(self) -> None:
-        """Compute from the learner's code; turn what it raises into a sentence."""
+        """Compute from the learner's code and draw; turn what is raised on the way into a sentence."""
         try:
-            self._data, self.problem = self.compute(**self.values()), ""
+            data = self.compute(**self.values())
         except Exception as error:
-            trouble = problem_of(error)
-            unfinished = trouble.kind == "todo"
-            self.problem = (
-                f"This picture is drawn from your code. Finish TODO {trouble.text}, then run this cell again."
-                if unfinished
-                else f"This picture is drawn from your code, and it stopped. {trouble.text}"
-            )
+            self.problem = _why_not_computed(error)
+            return
+        try:
+            self._draw(data)
+            self._words = self.describe(data)
+        except Exception as error:  # NaN, a wrong shape, None: results that no picture can be made of
+            self.problem = f"What your code returned cannot be drawn ({_brief(error)}). Run its check first."
+            return
+        self._data, self.problem = data, ""
+
+    def _draw(self, data: Any) -> None:
+        if self._started:
+            self.draw(data)
+            return
+        with mpl.rc_context(STYLE):
+            self.figure.clear()  # an attempt that failed half-way may have left axes behind
+            self.figure.set_layout_engine("constrained")
+            self.start(self.figure, data)
+            self.draw(data)
+            # Settle the layout once: a figure laid out anew at every key press would jump and be slow.
+            self.figure.canvas.draw()
+            self.figure.set_layout_engine("none")
+        self._started = True
 
     def set(self, **values: Any) -> Picture:
         """Set controls from code, as a learner's hand would, and return the picture."""
         for name, value in values.items():
             self.inputs[name].value = value
         self._attempt()
-        if not self.problem:
-            self.draw(self._data)
         return self
 
     def _ipython_display_(self) -> None:
@@ -164,7 +173,6 @@ class Picture:
         def refresh(_change: Any = None) -> None:
             self._attempt()
             if not self.problem:
-                self.draw(self._data)
                 image.show(self.png(), self.summary())
             words.value = f'<p role="status" aria-live="polite">{escape(self.summary())}</p>'
 
@@ -179,6 +187,17 @@ class Picture:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
+
+
+def _why_not_computed(error: Exception) -> str:
+    trouble = problem_of(error)
+    if trouble.kind == "todo":
+        return f"This picture is drawn from your code. Finish TODO {trouble.text}, then run this cell again."
+    return f"This picture is drawn from your code, and it stopped. {trouble.text}"
+
+
+def _brief(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 
 def int_slider(
