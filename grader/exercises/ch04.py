@@ -90,11 +90,6 @@ def split_same_head(x, h):
     return reference_split(x, h)[:, :1].expand(-1, h, -1, -1)
 
 
-def split_pieces(x, h):
-    _refuse(x, h)
-    return x.chunk(h, dim=-1)
-
-
 def split_whole_width(x, h):
     _refuse(x, h)
     return x[:, None].expand(-1, h, -1, -1)
@@ -306,12 +301,6 @@ SPLIT = Exercise(
             "whole width",
             "Every head got all d features. A head gets its own d_k = d / h of them.",
             split_whole_width,
-        ),
-        Wrong(
-            "loose pieces",
-            "You return h tensors. One tensor with an axis for the heads is wanted, so that all heads are "
-            "computed at once: torch.stack along a new axis, or view and transpose.",
-            split_pieces,
         ),
         Wrong(
             "detached",
@@ -754,21 +743,6 @@ class NoWo(Variant):
         return self.merge(heads)
 
 
-class NoWoLayer(Variant):
-    def layers(self, d_model):
-        super().layers(d_model)
-        del self.W_o
-
-    def finish(self, heads):
-        return self.merge(heads)
-
-
-class NoBias(Variant):
-    def layers(self, d_model):
-        for name in ("W_q", "W_k", "W_v", "W_o"):
-            setattr(self, name, nn.Linear(d_model, d_model, bias=False))
-
-
 class SharedHeads(Variant):
     """Every head uses one small projection."""
 
@@ -1012,11 +986,6 @@ class Casts(Variant):
         return tuple(x.float().to(Q.dtype) for x in super().attend(Q.float(), K.float(), V.float(), mask))
 
 
-class ReturnsBoth(Variant):
-    def forward(self, q, k, v, mask=None):
-        return super().forward(q, k, v, mask), self.weights
-
-
 class WithEinsum(nn.Module):
     """einsum for both products, and the mask as a sum with 0 and −∞."""
 
@@ -1126,9 +1095,14 @@ def _mha_case(draw: Draw, s: dict[str, int], mask: torch.Tensor | None = None, *
     return Case("module", inputs)
 
 
+_NAMES = [f"W_{name}.{kind}" for name in "qkvo" for kind in ("weight", "bias")]
+
+
 def _layers_cases(draw: Draw) -> list[Case]:
+    """Weights are loaded strictly, so a wrong name or shape is said in words."""
     s = _sizes(draw)
-    return [Case("module", {"make": {"args": [s["d"], s["h"]]}})]
+    weights = draw.weights(Reference(s["d"], s["h"]))
+    return [Case("module", {"make": {"args": [s["d"], s["h"]]}, "weights": weights, "keep": _NAMES})]
 
 
 def _output_cases(draw: Draw) -> list[Case]:
@@ -1227,7 +1201,7 @@ MULTI_HEAD = Exercise(
             "four layers",
             "W_q, W_k, W_v and W_o are linear layers from d_model to d_model, and there is nothing else to train",
             _layers_cases,
-            looks=("parameters",),
+            looks=tuple(f"attr.{name}" for name in _NAMES),
         ),
         Row(
             "output",
@@ -1367,16 +1341,6 @@ MULTI_HEAD = Exercise(
             NoWo,
         ),
         Wrong(
-            "no W_o",
-            "There are three layers; the fourth, W_o, mixes the merged heads.",
-            NoWoLayer,
-        ),
-        Wrong(
-            "no biases",
-            "The layers have no bias. Leave nn.Linear's default, bias=True.",
-            NoBias,
-        ),
-        Wrong(
             "one small projection",
             "One projection to d_k features is shared by all heads, so all heads see the same. Project to d "
             "features and cut them: that is h different projections in one matrix.",
@@ -1441,7 +1405,11 @@ MULTI_HEAD = Exercise(
             ScaleByModel,
         ),
         Wrong("no scale", "The scores are not divided by √d_k.", NoScale),
-        Wrong("scale by d_k", "The scores are divided by d_k; the root is missing.", ScaleByWidth),
+        Wrong(
+            "scale by d_k",
+            "The scores are divided by d_k: the root is missing, or √d_k divides twice (attention does it already).",
+            ScaleByWidth,
+        ),
         Wrong(
             "scale by √n",
             "The scores are divided by the root of the number of keys. √d_k is meant, the width of a head.",
@@ -1562,11 +1530,6 @@ MULTI_HEAD = Exercise(
             "A float64 input passes through float32 and loses half its digits. "
             "Make new tensors in the input's dtype.",
             Casts,
-        ),
-        Wrong(
-            "returns the weights too",
-            "forward returns a pair, as torch does. Return the output only; the weights are kept as an attribute.",
-            ReturnsBoth,
         ),
     ),
     alternatives={
@@ -1952,7 +1915,7 @@ def _torch_mask_cases(draw: Draw) -> list[Case]:
     return [_torch_case(draw, axes) for axes in shapes]
 
 
-_LAYERS = tuple(f"attr.W_{name}.{kind}" for name in "qkvo" for kind in ("weight", "bias"))
+_LAYERS = tuple(f"attr.{name}" for name in _NAMES)
 _IN, _OUT = _LAYERS[:6], _LAYERS[6:]
 
 FROM_TORCH = Exercise(

@@ -82,7 +82,7 @@ question("4-a")
 # ## 4 · Splitting: a puzzle with numbers
 #
 # To see where every number goes, let the number itself say where it comes from. Below, the number at token t,
-# feature j is 10·t + j, so **25** is feature 5 of token 2.
+# feature j is 10·t + j, so **26** is feature 6 of token 2.
 
 # %%
 from transformer_lab.widgets.ch04 import head_grid, head_merge, head_split, labels
@@ -122,7 +122,7 @@ grade("4.1", split_heads)
 # %% [markdown]
 # The picture is drawn from **your** function. Left the input, one colour for each token. In the middle your heads. On the
 # right what a bare `view` makes of it: the shape is the same, and no error is raised. Try h = 4. In which rows of the wrong one
-# do you find number 25, and which token does that row claim to be?
+# do you find number 26, and which token does that row claim to be?
 
 # %%
 head_split(split_heads)
@@ -167,7 +167,8 @@ head_merge(merge_heads)
 with unfinished():
     for h in (1, 2, 4, 8):
         there = split_heads(x, h)
-        print(f"h = {h}: {list(x.shape)} -> {list(there.shape)} -> back unchanged: {torch.equal(merge_heads(there), x)}")
+        same = torch.equal(merge_heads(there), x)
+        print(f"h = {h}: {list(x.shape)} -> {list(there.shape)} -> back unchanged: {same}")
 
 # %% [markdown]
 # ### Break it on purpose
@@ -205,7 +206,11 @@ def bare_merge(x):
 
 
 with unfinished():
-    pairs = {"yours": (split_heads, merge_heads), "bare both ways": (bare_split, bare_merge), "bare split": (bare_split, merge_heads)}
+    pairs = {
+        "yours": (split_heads, merge_heads),
+        "bare both ways": (bare_split, bare_merge),
+        "bare split": (bare_split, merge_heads),
+    }
     maps = {name: influence(*pair) for name, pair in pairs.items()}
     print("changed token   " + "".join(f"{name:<18}" for name in maps))
     for token in range(6):
@@ -293,12 +298,15 @@ with unfinished():
     heads = split_heads(torch.randn(2, 3, 4, generator=generator), 2)  # [B, h, n, d_k] = [2, 2, 3, 2]
     per_sequence = torch.ones(2, 3, 3, dtype=torch.bool)
     per_sequence[0, :, 2] = False
-    for name, mask in {"[B, n_q, n_k] as it is": per_sequence, "with a head axis": per_sequence[:, None]}.items():
-        padding = attention(heads, heads, heads, mask)[1][:, :, :, 2].sum(dim=-1)  # what the last token receives
-        print(f"{name:<24} sequence 0: heads {padding[0, 0]:.2f}, {padding[0, 1]:.2f}   sequence 1: heads {padding[1, 0]:.2f}, {padding[1, 1]:.2f}")
+    masks = {"[B, n_q, n_k] as it is": per_sequence, "with a head axis": per_sequence[:, None]}
+    for name, mask in masks.items():
+        weights = attention(heads, heads, heads, mask)[1]
+        received = weights[:, :, :, 2].sum(dim=-1)  # [B, h]: what the last token gets
+        (a, b), (c, d) = received.tolist()
+        print(f"{name:<24} sequence 0: {a:.2f} and {b:.2f}    sequence 1: {c:.2f} and {d:.2f}")
 
 # %% [markdown]
-# Summed over the three queries, this is how much weight the last token gets. In sequence 0 it must be 0 in both heads. As it is,
+# Summed over the three queries, this is how much weight the last token gets in head 0 and in head 1. In sequence 0 it must be 0 in both heads. As it is,
 # head 1 attends to padding in sequence 0, and head 0 ignores a real word in sequence 1. No message tells you.
 #
 # ### √d_k, not √d
@@ -313,8 +321,10 @@ d_k = d // h
 Q, K = (torch.randn(2000, n, d_k, generator=generator) for _ in range(2))  # 2000 heads of width 64
 scores = Q @ K.transpose(1, 2)
 for name, divisor in {"√d_k": math.sqrt(d_k), "√d": math.sqrt(d), "1": 1.0}.items():
-    largest = (scores / divisor).softmax(dim=-1).amax(dim=-1).mean()
-    print(f"divided by {name:<5} standard deviation {(scores / divisor).std():5.2f}   mean largest weight {largest:.2f} (alike: {1 / n:.2f})")
+    scaled = scores / divisor
+    largest = scaled.softmax(dim=-1).amax(dim=-1).mean()
+    print(f"divided by {name:<5} standard deviation {scaled.std():5.2f}   mean largest weight {largest:.2f}")
+print(f"were all weights alike, each would be {1 / n:.2f}")
 
 # %%
 question("4-c")
@@ -353,7 +363,7 @@ with unfinished():
     for h in (1, 8, 64):
         counted = sum(p.numel() for p in MultiHeadAttention(d, h).parameters())
         work = 4 * n * d**2 + h * 2 * n**2 * (d // h)
-        print(f"h = {h:2}: d_k = {d // h:3}   parameters {counted:,}   multiplications {work / 1e6:.0f} million   weights {h * n * n:,}")
+        print(f"h = {h:2}   parameters {counted:,}   multiplications {work / 1e6:.0f} million   weights {h * n * n:,}")
 
 # %% [markdown]
 # ## 8 · Look into the heads
@@ -406,10 +416,11 @@ def from_torch(mha):
     with torch.no_grad():
         # TODO 4.7: copy the three blocks of in_proj_weight and in_proj_bias, then out_proj; biases of 0 for a None
         ### BEGIN SOLUTION
-        biases = torch.zeros(3 * mha.embed_dim) if mha.in_proj_bias is None else mha.in_proj_bias
-        for layer, weight, bias in zip((own.W_q, own.W_k, own.W_v), mha.in_proj_weight.chunk(3), biases.chunk(3)):
-            layer.weight.copy_(weight)
-            layer.bias.copy_(bias)
+        weights = mha.in_proj_weight.chunk(3)  # [3d, d] -> three of [d, d]
+        biases = (torch.zeros(3 * mha.embed_dim) if mha.in_proj_bias is None else mha.in_proj_bias).chunk(3)
+        for i, layer in enumerate((own.W_q, own.W_k, own.W_v)):
+            layer.weight.copy_(weights[i])
+            layer.bias.copy_(biases[i])
         own.W_o.weight.copy_(mha.out_proj.weight)
         own.W_o.bias.copy_(torch.zeros(1) if mha.out_proj.bias is None else mha.out_proj.bias)
         ### END SOLUTION
@@ -493,7 +504,7 @@ question("4-h")
 # ## 12 · What you built
 #
 # `split_heads` and `merge_heads`, which move no number to a wrong token; `MultiHeadAttention`, with three kinds of mask and the same
-# parameters whatever h is; and a proof that it equals `torch.nn.MultiheadAttention`, number for number.
+# parameters whatever h is; and a check that it equals `torch.nn.MultiheadAttention`, number for number.
 #
 # Next, in **05 · Add & Norm**: attention replaces what a token knew by what it has gathered. The residual path keeps the old and
 # adds the new, and a norm keeps the sum in bounds.

@@ -11,6 +11,8 @@ from transformer_lab.checking.arguments import build, plain
 from transformer_lab.checking.probe import make_module, probe
 from transformer_lab.checking.problems import Trouble
 
+NAMES = [f"W_{name}.{kind}" for name in "qkvo" for kind in ("weight", "bias")]  # the contract's
+
 
 @probe("from_torch")
 def _from_torch(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]) -> None:
@@ -27,6 +29,9 @@ def _from_torch(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]) -> 
     module = symbol(mha)
     if not isinstance(module, nn.Module):
         raise Trouble("not_module", "from_torch(mha) has to return a MultiHeadAttention.")
+    missing = [name for name in NAMES if name not in dict(module.named_parameters())]
+    if missing:
+        raise Trouble("attributes", f"The result has no {', '.join(missing)}: is it a MultiHeadAttention?")
     after = dict(mha.named_parameters())
     values["changed"] = [name for name, value in before.items() if not torch.equal(value, after[name])]
     values["parameters"] = [[name, list(p.shape)] for name, p in sorted(module.named_parameters())]
