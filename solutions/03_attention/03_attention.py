@@ -355,7 +355,7 @@ for name, fill, dtype in [
     ("-1e9, bfloat16", -1e9, torch.bfloat16),
 ]:
     hidden_row = torch.tensor([fill] * 4).to(dtype)
-    print(f"{name:15} the row holds {hidden_row[0].item():>12.5g}, softmax gives", hidden_row.softmax(-1).tolist())
+    print(f"{name:15} each score {hidden_row[0].item():>12.5g}   weights {hidden_row.softmax(-1).tolist()}")
 
 # %% [markdown]
 # * With $-\infty$ the row is NaN. That is loud, and it spreads: even a loss that multiplies the row by 0 stays NaN.
