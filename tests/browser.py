@@ -30,6 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS = 90  # a cold JupyterLab on a busy two-core machine takes about 10
 LOAD_SECONDS = 90
 RUN_SECONDS = 240
+STARTED_SECONDS = 20
 
 # Chromium runs as root in CI, where its sandbox cannot start; the rest keeps it quiet and offline.
 CHROMIUM_ARGUMENTS = [
@@ -211,8 +212,12 @@ class NotebookPage:
 
     def run_all(self, seconds: float = RUN_SECONDS) -> int:
         """Run every cell by the Run menu and wait for the kernel to rest. Returns how many code cells ran."""
-        self.page.get_by_role("menuitem", name="Run", exact=True).click()
-        self.page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+        for _ in range(3):  # on a busy machine the menu may answer before the notebook is ready, in vain
+            self.page.get_by_role("menuitem", name="Run", exact=True).click()
+            self.page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+            with contextlib.suppress(TimeoutError):
+                self._wait(lambda s: s["waiting"] + s["done"] > 0, STARTED_SECONDS, "a cell to start")
+                break
         state = self._wait(
             lambda s: s["kernel"] == "idle" and s["waiting"] == 0 and s["done"] > 0,
             seconds,
