@@ -142,15 +142,15 @@ def tracked() -> list[Path]:
     return [path for path in paths if path.is_file()]
 
 
+# One letter stands in brackets, so that this file does not name them either.
+PLACES = [r"/wor[k]/(main|share[d]|\.librar[y])\b", r"/tmp/pla[n]\b", r"\bshare[d]/[\w-]+\.md\b"]
+
+
 def test_nothing_names_the_machine_that_it_was_written_on():
-    work = "/" + "work"
-    here = [f"{ROOT}/"] if len(ROOT.parts) > 2 else []  # a checkout in /app would match anything
-    places = [f"{work}/main", f"{work}/sha" + "red", f"{work}/.library", *here]
-    words = [re.escape(place) for place in places] + [r"\bsha" + r"red/", r"/tmp/plan\b"]
-    pattern = re.compile("|".join(words))
+    here = [re.escape(f"{ROOT}/")] if len(ROOT.parts) > 2 else []  # a checkout in /app would match anything
+    pattern = re.compile("|".join(PLACES + here))
     for path in tracked():
-        text = path.read_bytes().decode("utf-8", "replace")
-        found = pattern.search(text)
+        found = pattern.search(path.read_bytes().decode("utf-8", "replace"))
         assert not found, f"{path.relative_to(ROOT)} names {found[0]}"
 
 
