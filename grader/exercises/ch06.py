@@ -1358,6 +1358,11 @@ class LayerGelu(LayerVariant):
         return FFNGelu(d_model, d_ff)
 
 
+class LayerNoBend(LayerVariant):
+    def make_ffn(self, d_model, d_ff):
+        return FFNNoBend(d_model, d_ff)
+
+
 class LayerFourTimes(LayerVariant):
     def make_ffn(self, d_model, d_ff):
         return FFNVariant(d_model, 4 * d_model)
@@ -1743,6 +1748,11 @@ ENCODER_LAYER = Exercise(
             "drops in eval",
             "Dropout acts although the module is in eval mode. The contract has no dropout here.",
             LayerDrops,
+        ),
+        Wrong(
+            "no ReLU inside",
+            "The feed-forward block inside does not bend: its ReLU is missing. Look at 6.3 again.",
+            LayerNoBend,
         ),
         Wrong(
             "GELU inside",

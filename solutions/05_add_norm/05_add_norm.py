@@ -150,7 +150,7 @@ geometry(LayerNorm=LayerNorm)
 
 # %% [markdown]
 # They meet in a circle. LayerNorm throws away two numbers of every token: how large it is, and how far its features lie from 0 on average.
-# Only the direction within the plane is left. Turn the view until you look along the orange line: you see the circle from above.
+# Only the direction within the plane is left. Turn the view to 45: now you look along the orange line, and see the circle from above.
 #
 # Now break it: set *γ of feature 1* to 0.25, then to 2. The circle becomes an ellipse that leaves the plane. So γ (and β, which moves it)
 # give back some of the freedom that the norm took.

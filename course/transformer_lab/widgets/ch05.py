@@ -307,7 +307,7 @@ class Geometry(Picture):
         return {
             "norm": choice("norm", list(self.norms)),
             "stretch": float_slider("γ of feature 1", 1.0, 0.0, 2.0, 0.25),
-            "turn": int_slider("turn the view", 25, 0, 360, 5, help="degrees around the vertical axis"),
+            "turn": int_slider("turn the view", 15, 0, 360, 5, help="degrees around the vertical axis"),
         }
 
     def compute(self, norm: str, stretch: float, turn: int) -> tuple[str, int, GeometryData]:
@@ -326,7 +326,7 @@ class Geometry(Picture):
             xlim=limits, ylim=limits, zlim=limits, xlabel="feature 1", ylabel="feature 2", zlabel="feature 3"
         )
         self.axes.set(xticks=[-2, 0, 2], yticks=[-2, 0, 2], zticks=[-2, 0, 2])
-        self.axes.set_box_aspect((1, 1, 1))
+        self.axes.set_box_aspect((1, 1, 1), zoom=0.93)
         self.axes.legend(loc="center left", bbox_to_anchor=(1.12, 0.5), frameon=False, fontsize=9)
 
     def draw(self, data: tuple[str, int, GeometryData]) -> None:
@@ -334,7 +334,8 @@ class Geometry(Picture):
         inside = (np.abs(d.before) < 2.2).all(axis=1)
         self.before._offsets3d = tuple(d.before[inside].T)
         self.after._offsets3d = tuple(d.after.T)
-        self.axes.view_init(elev=18, azim=turn)
+        # at this height and 45 degrees the eye looks along (1, 1, 1)
+        self.axes.view_init(elev=35.3, azim=turn)
         self.axes.set_title(f"{name} on vectors of 3 features; the sphere has radius √3", fontsize=10)
 
     def describe(self, data: tuple[str, int, GeometryData]) -> str:
