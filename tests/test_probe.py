@@ -231,14 +231,45 @@ def test_stub_is_a_todo_and_another_NotImplementedError_is_not():  # noqa: N802 
 EXPLAINED = {
     "view": (lambda x: x.T.view(6), "Use reshape"),
     "in place": (lambda x: x.add_(1).sum(), "Make a new tensor"),
-    "keyword": (lambda x: (lambda a: a)(b=1), "another name than the contract's"),
+    "product": (lambda x: x @ x, "Two shapes do not fit together"),
+    "sum": (lambda x: x + x.T, "Two shapes do not fit together"),
+    "batches": (lambda x: torch.bmm(x[None], x[None]), "Two shapes do not fit together"),
+    "types": (lambda x: x @ x.long().T, "Two tensors of different types meet"),
+    "layer of another type": (lambda x: nn.Linear(3, 1)(x.double()), "Two tensors of different types meet"),
+    "unknown name": (lambda x: unknown_name + x, "written self.name"),  # noqa: F821
+    "too few parameters": (lambda: 1, "fewer arguments than the contract says"),
+    "too many parameters": (lambda x, y: x, "more arguments than the contract says"),
 }
 
 
 @pytest.mark.parametrize("name", EXPLAINED)
 def test_messages_that_a_newcomer_cannot_read_are_explained(name):
     function, words = EXPLAINED[name]
-    assert words in call(function, X, wrt=["0"], cotangents=[torch.ones(())]).problem.text
+    text = call(function, X, wrt=["0"], cotangents=[torch.ones(())]).problem.text
+    assert words in text and "(Your code raised " in text, "Python's own words stay"
+
+
+def test_a_parameter_of_another_name_is_explained():
+    seen = call(lambda other: other, kwargs={"x": X})
+    assert "A parameter has another name than the contract's" in seen.problem.text
+
+
+def test_a_wrong_call_inside_the_learners_code_is_not_taken_for_their_signature():
+    def helper(a):
+        return a
+
+    for wrong in (lambda x: helper(b=x), lambda x: helper(), lambda x: helper(x, x)):
+        text = call(wrong, X).problem.text
+        assert "contract" not in text and "at line" in text
+
+
+def test_a_long_line_is_cut(tmp_path):
+    path = tmp_path / "cell.py"
+    path.write_text("def f(x):\n    return [" + "1, " * 500 + "x @ x]\n")
+    names: dict = {}
+    exec(compile(path.read_text(), str(path), "exec"), names)
+    text = call(names["f"], X).problem.text
+    assert "`return [1, 1, " in text and "…`" in text and len(text) < 500
 
 
 # ---- modules ----------------------------------------------------------------------------------------
@@ -317,6 +348,16 @@ def test_missing_attribute_is_named_with_its_path():
     assert seen.problem.kind == "attributes" and "weight.nothing" in seen.problem.text
 
 
+class NoUnderscores(nn.Module):
+    def _init_(self, d):
+        super().__init__()
+
+
+class NoSelf(nn.Module):
+    def forward(x):  # noqa: N805 (that is the slip)
+        return x
+
+
 class NoSuper(nn.Module):
     def __init__(self, d):
         self.layer = nn.Linear(d, d)
@@ -339,6 +380,11 @@ def test_missing_super_init_is_explained():
 def test_missing_forward_is_explained_and_is_no_todo():
     seen = module(Forwards, call={"args": [X]})
     assert seen.problem.kind == "raised" and "no method named forward" in seen.problem.text
+
+
+def test_misspelt_init_and_missing_self_are_explained():
+    assert "two underscores" in module(NoUnderscores, make={"args": [3]}).problem.text
+    assert "a method's first parameter is self" in module(NoSelf, call={"args": [X]}).problem.text
 
 
 def test_class_that_makes_something_else_is_named():

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 TEXT_LIMIT = 400  # characters of an exception's own text that are shown
+LINE_LIMIT = 120  # characters of the line it came from
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,37 @@ _EXPLAINED = [
         "Two tensors are on different devices. Create new tensors with device=x.device.",
     ),
     (
+        r"mat1 and mat2 shapes cannot be multiplied|must match the size of tensor|batch1 tensor to match|"
+        r"Expected size for first two dimensions",
+        "Two shapes do not fit together. Print both on the line before; is a transpose missing?",
+    ),
+    (
+        r"the same dtype, but got|expected scalar type",
+        "Two tensors of different types meet. Turn one into the other's type, for example with .to(x.dtype).",
+    ),
+    (
+        r"^NameError",
+        "Python does not know this name here. What __init__ keeps for forward is written self.name in both.",
+    ),
+]
+
+# The same for calls that failed at the learner's own signature, before any line of theirs ran
+_EXPLAINED_CALLS = [
+    (
+        r"__init__\(\) takes 1 positional argument",
+        "The class has no __init__ that takes arguments. Is it spelled with two underscores on both sides?",
+    ),
+    (
         r"got an unexpected keyword argument",
         "A parameter has another name than the contract's.",
+    ),
+    (
+        r"takes .*positional arguments? but \d+ (was|were) given",
+        "It takes fewer arguments than the contract says. In a class, a method's first parameter is self.",
+    ),
+    (
+        r"missing \d+ required (positional|keyword-only) argument",
+        "It takes more arguments than the contract says.",
     ),
 ]
 
@@ -73,7 +103,7 @@ def problem_of(error: BaseException) -> Problem:
         return Problem("todo", todo[1], message)
     where = _where(error)
     raised = f"Your code raised {message if where else message.rstrip('.')}{where}."
-    for pattern, sentence in _EXPLAINED:
+    for pattern, sentence in _EXPLAINED if where else _EXPLAINED + _EXPLAINED_CALLS:
         if re.search(pattern, message):
             return Problem("raised", f"{sentence} ({raised})", message)
     return Problem("raised", raised, message)
@@ -94,7 +124,7 @@ def _where(error: BaseException) -> str:
     if not own:
         return ""
     line = (own[-1].line or linecache.getline(own[-1].filename, own[-1].lineno or 0)).strip()
-    quoted = f": `{line}`" if line else ""
+    quoted = f": `{line if len(line) <= LINE_LIMIT else line[:LINE_LIMIT] + ' …'}`" if line else ""
     return f" at line {own[-1].lineno} of its cell{quoted}"
 
 
