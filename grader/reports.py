@@ -20,7 +20,7 @@ from nbgrader.api import Gradebook, MissingEntry
 
 from grader.align import role
 from grader.classroom import Course
-from grader.exercises import by_id
+from grader.exercises import get
 from grader.mistakes import UnknownName
 from grader.records import Records
 from grader.session import test_call
@@ -174,8 +174,7 @@ def _report(row: Row, column: Column) -> dict | None:
 
 
 def _why(report: dict) -> str:
-    known = by_id().get(report["exercise"])
-    says = {wrong.name: wrong.says for wrong in known.misconceptions} if known else {}
+    says = {wrong.name: wrong.says for wrong in get(report["exercise"]).misconceptions}
     if report["diagnosis"] in says:
         return says[report["diagnosis"]]
     return next((r["sentence"] for r in report["rows"] if r["sentence"]), "") or "not attempted yet."

@@ -1,0 +1,259 @@
+"""Grading a class: resuming, the front door, verification, a cluster, reports."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from nbgrader.api import Gradebook
+
+from grader import classroom
+from grader.__main__ import main
+from grader.jail import isolation_problem
+from grader.records import Records
+from grader.reports import write_reports
+from tests.hostile.kit import CHAPTER, ROOT, case, changed, notebook, points, right_answers
+
+SEED = 4321
+NAMES = [f"s{number:02}" for number in range(12)]
+
+pytestmark = [
+    pytest.mark.timeout(400),
+    pytest.mark.skipif(
+        isolation_problem() is not None and not os.environ.get("CI"),
+        reason=f"no isolation: {isolation_problem()}",
+    ),
+]
+
+
+def submissions() -> list:
+    """Twelve students: right, blank, wrong, half done, one that dies."""
+    kinds = [
+        notebook(),
+        notebook({}),
+        notebook(changed(_2_5="def position_similarity(d_model, offsets):\n    return offsets * 1.0")),
+        notebook({"2.1": right_answers()["2.1"], "2.6": right_answers()["2.6"]}),
+        notebook(changed(_2_6="import os; os._exit(1)")),
+        notebook(changed(_2_5="import time\ntime.sleep(0.3)\n" + right_answers()["2.5"])),
+    ]
+    return [case(name, kinds[number % len(kinds)]) for number, name in enumerate(NAMES)]
+
+
+@pytest.fixture
+def course(tmp_path):
+    return new_course(tmp_path / "course")
+
+
+def new_course(root: Path) -> classroom.Course:
+    shutil.copytree(ROOT / "course" / "en" / CHAPTER, root / "course" / "en" / CHAPTER)
+    (root / "nbgrader_config.py").write_text(
+        f"import sys\nfrom pathlib import Path\nsys.path.insert(0, {str(ROOT)!r})\n"
+        "from grader.plugin import configure\nconfigure(get_config(), Path(__file__).resolve().parent)\n"
+    )
+    for one in submissions():
+        one.write(root / "submitted")
+    return classroom.Course.at(root)
+
+
+def marks(course: classroom.Course) -> dict[str, dict[str, float]]:
+    """{student: {test cell: mark}} as nbgrader's gradebook has them."""
+    with Gradebook(course.directory.db_url) as book:
+        submitted = book.assignment_submissions(CHAPTER)
+        return {
+            s.student.id: {g.name: g.auto_score for n in s.notebooks for g in n.grades} for s in submitted
+        }
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory) -> dict[str, dict[str, float]]:
+    """The marks of a run that nothing interrupted."""
+    course = new_course(tmp_path_factory.mktemp("class") / "course")
+    summary = classroom.run(course, CHAPTER, workers=1, seed=SEED, quiet=True)
+    assert [record["student"] for record in summary.graded] == NAMES
+    found = marks(course)
+    assert set(found) == set(NAMES)
+    assert sum(found["s00"].values()) == sum(points().values())
+    assert sum(found["s01"].values()) == 0
+    assert found["s04"]["test-2-6"] == 0 < found["s04"]["test-2-7"]
+    return found
+
+
+def command(course: classroom.Course, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "grader", *arguments, "--course", str(course.root)]
+
+
+@pytest.mark.parametrize("attempt", range(3))
+def test_a_run_that_was_killed_goes_on_where_it_stopped(attempt, course, undisturbed):
+    """Kill the grader, with all it started, at a random moment; then resume."""
+    dice = random.Random(attempt * 1000 + os.getpid())
+    workers = str(1 + (attempt == 0))
+    start = command(course, "autograde", "02", "--workers", workers, "--seed", str(SEED))
+    process = subprocess.Popen(start, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    records, wanted = Records(course.root, CHAPTER), dice.randrange(0, 9)
+    deadline = time.monotonic() + 200
+    while len(records.latest()) < wanted and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(dice.uniform(0, 0.3))
+    process.send_signal(random.choice([signal.SIGKILL, signal.SIGINT]) if attempt else signal.SIGKILL)
+    process.communicate(timeout=60)
+    done_before = records.latest()
+    assert len(done_before) < len(NAMES), "it was over before it could be killed"
+    again = command(course, "autograde", "02", "--workers", workers, "--resume")
+    if not records.last_run():  # killed before it had begun
+        again = start
+    finished = subprocess.run(again, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert finished.returncode == 0, finished.stderr[-2000:]
+    assert marks(course) == undisturbed
+    lines = [line for line in records.lines() if line["kind"] == "mark"]
+    assert sorted(line["student"] for line in lines) == NAMES, "a submission was recorded twice or not at all"
+    assert {line["student"] for line in lines[: len(done_before)]} == set(done_before)
+
+
+def test_resuming_a_finished_run_does_nothing(course):
+    first = classroom.run(course, CHAPTER, students=["s00", "s01"], workers=1, seed=SEED, quiet=True)
+    again = classroom.run(course, CHAPTER, students=["s00", "s01"], workers=1, resume=True, quiet=True)
+    assert (len(first.graded), len(again.graded), again.skipped) == (2, 0, 2)
+
+
+def test_nbgraders_own_command_gives_the_same_mark_and_verification_agrees(course, undisturbed):
+    classroom.run(course, CHAPTER, students=["s03", "s02"], workers=1, seed=SEED, quiet=True)
+    assert marks(course) == {name: undisturbed[name] for name in ("s02", "s03")}
+    nbgrader = [sys.executable, "-m", "nbgrader", "autograde", CHAPTER, "--student", "s03", "--force"]
+    done = subprocess.run(nbgrader, cwd=course.root, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert marks(course)["s03"] == undisturbed["s03"]
+    latest = Records(course.root, CHAPTER).latest()
+    assert latest["s03"]["seed"] != SEED  # drawn anew, and the mark is the same
+    assert classroom.regrade(course, CHAPTER, quiet=True) == []
+
+
+def test_verification_finds_what_was_changed(course):
+    classroom.run(course, CHAPTER, students=["s00", "s01", "s02"], workers=1, seed=SEED, quiet=True)
+    with Gradebook(course.directory.db_url) as book:
+        book.find_grade("test-2-1", CHAPTER, CHAPTER, "s01").auto_score = 8
+        book.db.commit()
+    case("s02", notebook({})).write(course.root / "other")
+    source = course.root / "other" / "s02" / CHAPTER / f"{CHAPTER}.ipynb"
+    shutil.copy(source, course.root / "submitted" / "s02" / CHAPTER / f"{CHAPTER}.ipynb")
+    found = classroom.regrade(course, CHAPTER, quiet=True)
+    assert "'s01', test-2-1: recorded 0, the gradebook has 8.0" in found
+    assert "'s02': the submission has changed since it was graded" in found
+    assert any(line.startswith("'s02', test-2-1: recorded 8, recomputed 0") for line in found)
+    assert not [line for line in found if "s00" in line]
+
+
+def test_a_resubmission_never_keeps_an_older_mark(course):
+    classroom.run(course, CHAPTER, students=["s00"], workers=1, quiet=True)
+    assert sum(marks(course)["s00"].values()) == sum(points().values())
+    stale = course.root / "autograded" / "s00" / CHAPTER / "left.txt"
+    stale.write_text("x")
+    (course.root / "submitted" / "s00" / CHAPTER / f"{CHAPTER}.ipynb").write_bytes(b"")
+    summary = classroom.run(course, CHAPTER, students=["s00"], workers=1, quiet=True)
+    assert marks(course)["s00"] == dict.fromkeys(marks(course)["s00"], 0.0)
+    assert any("empty" in note for note in summary.graded[0]["notes"])
+    assert not stale.exists()
+
+
+def test_a_mark_set_by_hand_stays_and_is_flagged(course):
+    classroom.run(course, CHAPTER, students=["s01"], workers=1, quiet=True)
+    with Gradebook(course.directory.db_url) as book:
+        book.find_grade("test-2-1", CHAPTER, CHAPTER, "s01").manual_score = 5
+        book.db.commit()
+    classroom.run(course, CHAPTER, students=["s01"], workers=1, quiet=True)
+    with Gradebook(course.directory.db_url) as book:
+        grade = book.find_grade("test-2-1", CHAPTER, CHAPTER, "s01")
+        assert (grade.manual_score, grade.auto_score, grade.needs_manual_grade) == (5, 0, True)
+
+
+def test_lateness_is_counted(course):
+    (course.root / "submitted" / "s00" / CHAPTER / "timestamp.txt").write_text("2026-03-02 00:00:30 UTC")
+    with Gradebook(course.directory.db_url) as book:
+        book.add_assignment(CHAPTER, duedate="2026-03-02 00:00:00 UTC")
+    summary = classroom.run(course, CHAPTER, students=["s00"], workers=1, quiet=True)
+    assert summary.graded[0]["late_seconds"] == 30
+    assert "1 late" in str(summary)
+
+
+def test_a_cluster_that_loses_a_worker_gives_the_same_gradebook(course, undisturbed):
+    from distributed import LocalCluster
+
+    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
+        records = Records(course.root, CHAPTER)
+        victim = next(iter(cluster.workers.values())).process.process.pid
+        killed = threading.Event()
+
+        def kill_midway():
+            deadline = time.monotonic() + 200
+            while len(records.latest()) < 3 and time.monotonic() < deadline:
+                time.sleep(0.01)
+            os.kill(victim, signal.SIGKILL)
+            killed.set()
+
+        killer = threading.Thread(target=kill_midway)
+        killer.start()
+        address = cluster.scheduler_address
+        summary = classroom.run(course, CHAPTER, scheduler=address, seed=SEED, quiet=True)
+        killer.join()
+    assert killed.is_set()
+    assert len(summary.graded) == len(NAMES)
+    assert marks(course) == undisturbed
+    lines = [line["student"] for line in records.lines() if line["kind"] == "mark"]
+    assert sorted(lines) == NAMES
+
+
+def test_reports(course):
+    odd = ["=1+1", "a,b", '"q"', "<script>alert(1)</script>".replace("/", "-"), "名前"]
+    for name in odd:
+        case(
+            name, notebook(changed(_2_5="def position_similarity(d_model, offsets):\n    return None"))
+        ).write(course.root / "submitted")
+    classroom.run(course, CHAPTER, students=["s00", "s01", "s02", *odd], workers=1, seed=SEED, quiet=True)
+    with Gradebook(course.directory.db_url) as book:
+        book.update_or_create_student("=1+1", first_name="=HYPERLINK(1)", last_name="@x", email="+a@b.c")
+        book.add_student("absent")
+    canvas, moodle, page = write_reports(course, CHAPTER)
+    with open(canvas, newline="", encoding="utf-8") as file:
+        rows = list(csv.reader(file))
+    assert rows[0][:5] == ["Student", "ID", "SIS User ID", "SIS Login ID", "Section"]
+    assert rows[0][6] == f"{CHAPTER} 2.1 PositionalEncoding"
+    assert rows[1][5:] == ["19", "8", "3", "4", "4"]
+    by_id = {row[2]: row for row in rows[2:]}
+    assert by_id["s00"][5:] == ["19", "8", "3", "4", "4"]
+    assert by_id["absent"][5:] == [""] * 5
+    assert by_id["a,b"][5:] == ["16", "8", "0", "4", "4"]
+    for path in (canvas, moodle):
+        with open(path, newline="", encoding="utf-8") as file:
+            cells = [cell for row in csv.reader(file) for cell in row]
+        assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@", "\t", "\r"))]
+    text = page.read_text(encoding="utf-8")
+    assert "<script" not in text
+    assert "8 of 9 students handed in" in text
+    assert "2.5 position_similarity" in text
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("autograde", "77"), ("autograde", "02", "--students", "nobody"), ("report", "02"), ("regrade", "02")],
+)
+def test_mistakes_of_the_instructor_are_one_clear_line(arguments, course, capsys):
+    assert main([*arguments, "--course", str(course.root)]) == 2
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+def test_a_record_says_how_to_recompute_a_mark(course):
+    classroom.run(course, CHAPTER, students=["s02"], workers=1, seed=SEED, quiet=True)
+    record = Records(course.root, CHAPTER).latest()["s02"]
+    assert record["seed"] == SEED
+    assert len(record["submission"]) == len(record["exercises"]) == 64
+    assert {"python", "torch", "numpy", "nbgrader"} <= set(record["versions"])
+    assert json.loads(json.dumps(record)) == record
