@@ -70,7 +70,7 @@ def error_ratio(expected: Any, seen: Any, tolerance: Tolerance) -> float:
     if not (isinstance(expected, torch.Tensor) and isinstance(seen, torch.Tensor)):
         if isinstance(expected, float) and isinstance(seen, float):
             return abs(expected - seen) / (tolerance.atol + tolerance.rtol * abs(expected))
-        return 0.0 if expected == seen else math.inf
+        return 0.0 if _plain_equal(expected, seen) else math.inf
     if expected.shape != seen.shape or expected.dtype != seen.dtype:
         return math.inf
     if not expected.is_floating_point():

@@ -219,7 +219,7 @@ def load_weights(module: nn.Module, weights: dict[str, torch.Tensor]) -> None:
     missing, extra = sorted(set(weights) - set(own)), sorted(set(own) - set(weights))
     if missing or extra:
         raise Trouble("attributes", _attribute_sentence(missing, extra))
-    for name, value in weights.items():
+    for name, value in sorted(weights.items()):  # sorted: a recorded case may hold them in another order
         if own[name].shape != value.shape:
             found, wanted = list(own[name].shape), list(value.shape)
             raise Trouble("attributes", f"{name} has shape {found}; {wanted} is needed.")

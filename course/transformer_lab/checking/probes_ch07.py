@@ -61,7 +61,7 @@ def _load(own: dict[str, nn.Parameter], weights: dict[str, torch.Tensor]) -> Non
     missing, extra = sorted(set(weights) - set(own)), sorted(set(own) - set(weights))
     if missing or extra:
         raise Trouble("attributes", _attribute_sentence(_few(missing), _few(extra)))
-    for name, value in weights.items():
+    for name, value in sorted(weights.items()):  # sorted: a recorded case may hold them in another order
         if own[name].shape != value.shape:
             found, wanted = list(own[name].shape), list(value.shape)
             raise Trouble("attributes", f"{name} has shape {found}; {wanted} is needed.")
