@@ -37,6 +37,7 @@ from transformer_lab.checking.grading import ROOT_VARIABLE
 
 ROOT = plugin.ROOT
 CELL_TIMEOUT = 600  # seconds a single cell of a lesson may take
+SMALL_BUDGET = {"TRANSFORMER_LAB_BUDGET": "small"}  # for chapter 09, which says which one ran
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 ANSWER_LENGTH = 20  # characters from which on a solution's line is taken for an answer when it turns up
 
@@ -121,7 +122,7 @@ def execute(notebook: NotebookNode, folder: Path, root: Path = ROOT) -> Notebook
 
     Raises LessonError that names the cell which failed.
     """
-    env = dict(os.environ) | {ROOT_VARIABLE: str(ROOT), "PYTHONHASHSEED": "0"}
+    env = dict(os.environ) | {ROOT_VARIABLE: str(ROOT), "PYTHONHASHSEED": "0"} | SMALL_BUDGET
     env.pop("NBGRADER_EXECUTION", None)
     client = NotebookClient(
         notebook,
