@@ -504,3 +504,15 @@ def test_index_names_every_todo_of_chapter_02():
         "2.6": "2.6",
         "2.7": "2.7",
     }
+
+
+def test_the_finished_part_of_the_course_earns_nothing():
+    from transformer_lab import parts
+
+    class Inherits(parts.PositionalEncoding):
+        pass
+
+    for symbol in (parts.PositionalEncoding, Inherits):
+        report = run_check("2.1", symbol)
+        assert report.score == 0
+        assert "finished PositionalEncoding" in str(report)

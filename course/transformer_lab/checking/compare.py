@@ -62,15 +62,32 @@ def agree(a: Observation, b: Observation, names: Iterable[str], tolerance: Toler
     """Say whether two observations are the same as far as a row looks (used to recognise a mistake)."""
     if a.problem is not None or b.problem is not None:
         return _same_problem(a.problem, b.problem)
-    return all(_same_item(a.values.get(name), b.values.get(name), tolerance) for name in names)
+    return all(
+        (name in a.values) == (name in b.values)  # a value that is missing is not the value None
+        and _same_item(a.values.get(name), b.values.get(name), tolerance)
+        for name in names
+    )
 
 
 def error_ratio(expected: Any, seen: Any, tolerance: Tolerance) -> float:
-    """Return the largest error in units of the tolerance (inf when type, shape or dtype differ)."""
-    if not (isinstance(expected, torch.Tensor) and isinstance(seen, torch.Tensor)):
-        if isinstance(expected, float) and isinstance(seen, float):
-            return abs(expected - seen) / (tolerance.atol + tolerance.rtol * abs(expected))
-        return 0.0 if _plain_equal(expected, seen) else math.inf
+    """Return the largest error in units of the tolerance (inf when type, shape or dtype differ).
+
+    Lists and dicts are compared item by item, so that numbers in them may differ by rounding, too.
+    """
+    if type(expected) is not type(seen):
+        return math.inf
+    if isinstance(expected, torch.Tensor):
+        return _tensor_ratio(expected, seen, tolerance)
+    if isinstance(expected, list) and len(expected) == len(seen):
+        return max((error_ratio(e, s, tolerance) for e, s in zip(expected, seen, strict=True)), default=0.0)
+    if isinstance(expected, dict) and expected.keys() == seen.keys():
+        return max((error_ratio(expected[key], seen[key], tolerance) for key in expected), default=0.0)
+    if isinstance(expected, float):
+        return _tensor_ratio(torch.tensor(expected), torch.tensor(seen), tolerance)
+    return math.inf if isinstance(expected, list | dict) or expected != seen else 0.0
+
+
+def _tensor_ratio(expected: torch.Tensor, seen: torch.Tensor, tolerance: Tolerance) -> float:
     if expected.shape != seen.shape or expected.dtype != seen.dtype:
         return math.inf
     if not expected.is_floating_point():
@@ -90,8 +107,6 @@ def _excess(expected: torch.Tensor, seen: torch.Tensor, tolerance: Tolerance) ->
 def _same_item(a: Any, b: Any, tolerance: Tolerance) -> bool:
     # A recognised mistake may differ from ours by rounding, so a little slack is right here.
     slack = Tolerance(tolerance.atol * 3, tolerance.rtol * 3)
-    if isinstance(a, torch.Tensor) != isinstance(b, torch.Tensor):
-        return False
     return error_ratio(a, b, slack) <= 1
 
 
@@ -109,20 +124,13 @@ def _gist(error: str) -> str:
 def _value_difference(said: str, expected: Any, seen: Any, tolerance: Tolerance) -> Difference | None:
     if isinstance(expected, torch.Tensor):
         return _tensor_difference(said, expected, seen, tolerance)
-    if isinstance(expected, float) and isinstance(seen, float):
-        if error_ratio(expected, seen, tolerance) <= 1:
-            return None
-    elif _plain_equal(expected, seen):
+    if error_ratio(expected, seen, tolerance) <= 1:
         return None
     if seen is None:
         return Difference("none", f"{said} is None. Is a return statement missing?")
     if isinstance(seen, torch.Tensor):
         return Difference("type", f"{said} is a tensor; {_show(expected)} was expected.")
     return Difference("value", f"{said} is {_show(seen)}; expected {_show(expected)}.")
-
-
-def _plain_equal(a: Any, b: Any) -> bool:
-    return type(a) is type(b) and a == b if not isinstance(b, torch.Tensor) else False
 
 
 def _tensor_difference(

@@ -18,6 +18,7 @@ def _describe(symbol: Any, _inputs: dict[str, Any], values: dict[str, Any]) -> N
     values["name"] = getattr(symbol, "__name__", type(symbol).__name__)
     values["parameters"] = _parameters(symbol)
     values["uses"] = _used_names(symbol)
+    values["borrowed"] = _borrowed(symbol)
 
 
 def _kind(symbol: Any) -> str:
@@ -36,6 +37,12 @@ def _parameters(symbol: Any) -> list[str]:
         return list(inspect.signature(symbol).parameters)
     except (TypeError, ValueError):  # built-ins and odd callables have no signature: nothing to compare
         return []
+
+
+def _borrowed(symbol: Any) -> bool:
+    """Say whether the symbol, or a class it inherits from, is this course's own and not the learner's."""
+    kinds = symbol.__mro__ if inspect.isclass(symbol) else (symbol,)
+    return any(str(getattr(kind, "__module__", "")).startswith("transformer_lab.") for kind in kinds)
 
 
 def _used_names(symbol: Any) -> list[str]:

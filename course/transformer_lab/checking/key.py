@@ -79,6 +79,9 @@ def _unfit(key: AnswerKey, first: Observation) -> Difference | None:
     kind, name = str(first.values.get("kind")), str(first.values.get("name"))
     if kind != key.kind:
         return Difference("kind", _kind_sentence(key, kind, name))
+    if first.values.get("borrowed"):
+        text = f"This is the course's finished {key.symbol}. Later chapters may use it; here, write yours."
+        return Difference("borrowed", text)
     own = [str(p) for p in first.values.get("parameters") or []]
     wanted = list(key.parameters)
     if own and own != wanted and sorted(own) == sorted(wanted):
