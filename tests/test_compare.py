@@ -149,6 +149,29 @@ def test_sentences_stay_short_whatever_came_back():
     assert len(said(list(range(5000)), [1]).text) < 500
 
 
+def test_numbers_in_lists_and_dictionaries_may_differ_by_rounding():
+    assert said([0.1, [0.2]], [0.1 + 1e-9, [0.2]]) is None
+    assert said([0.1, [0.2]], [0.1, [0.3]]) is not None
+    assert said({"$dict": [["a", 0.5]]}, {"$dict": [["a", 0.5 + 1e-9]]}) is None
+    assert said(1.0 + 1e-9, 1.0, tolerance=Tolerance(1e-10, 0)) is not None, "in full precision"
+    assert said(math.inf, math.inf) is None and said(math.nan, 1.0) is not None
+    assert agree(Observation({"out": [0.1]}), Observation({"out": [0.1 + 1e-9]}), ["out"], Tolerance())
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [[RIGHT, RIGHT], [torch.tensor(1), torch.tensor(2)], [True, 2], [1, 2.0], [1], [1, 2, 3], {"a": 1}],
+)
+def test_lists_of_other_things_differ_and_are_no_crash(seen):
+    assert said(seen, [1, 2]).kind == "value"
+    assert not agree(Observation({"out": seen}), Observation({"out": [1, 2]}), ["out"], Tolerance())
+
+
+def test_tensors_in_lists_are_compared():
+    assert said([RIGHT.clone(), 1], [RIGHT, 1]) is None
+    assert said([RIGHT + 1, 1], [RIGHT, 1]) is not None and said([RIGHT.T, 1], [RIGHT, 1]) is not None
+
+
 # ---- recognising a mistake --------------------------------------------------------------------------
 
 
