@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-import torch
 from torch import Tensor, nn
 
 from ..parts import Parts, padding_mask
@@ -91,11 +90,3 @@ def table(rows: list[Row]) -> str:
     """The rows as text, one line each."""
     head = f"{'':16}{'loss':>9}{'held-out exact':>16}{'seconds':>9}"
     return "\n".join([head, *(f"{r.name:16}{r.loss:9.3f}{r.heldout:16.1%}{r.seconds:9.0f}" for r in rows)])
-
-
-def attention_share(weights: Tensor, alignment: tuple[tuple[int, int], ...], target_first: bool) -> float:
-    """The share of aligned target words whose strongest attention `[m, n]` falls on a true counterpart."""
-    pairs = {(j, i) if target_first else (i, j) for i, j in alignment}
-    rows = sorted({target for target, _ in pairs})
-    hits = [(row, int(torch.argmax(weights[row]))) in pairs for row in rows]
-    return sum(hits) / len(hits) if hits else 0.0

@@ -84,7 +84,7 @@ def compare_throughput(
     optimizer = torch.optim.Adam(rival.parameters(), fused=True)
     contestants = [(trainer.model, trainer.optimizer, 0.0), (rival, optimizer, 0.0)]
     tokens, warm = 0, 5
-    for i, (src, tgt) in enumerate(trainer._batches_from(0)):
+    for i, (src, tgt) in enumerate(trainer.batches_from(0)):
         if i == warm + steps:
             break
         for who, (model, update, spent) in enumerate(contestants):

@@ -119,12 +119,12 @@ def make_corpus(
 def batches(
     src: Tensor, tgt: Tensor, size: int, generator: torch.Generator
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """One pass in random order, about `size` sentences a batch, each batch of sentences of like length.
+    """One pass in random order, `size` sentences a batch, each batch of sentences of like length.
 
-    Lengths are mixed up a little before sorting, so that batches differ from pass to pass; each batch is cut
-    to its longest sentence, so hardly any work goes into padding.
+    Sorted by source length and then by target length, equal lengths in random order: batches differ from pass
+    to pass. Each is cut to its longest sentence, so hardly any work goes into padding.
     """
-    length = ((src != PAD).sum(1) + (tgt != PAD).sum(1)).cpu()
+    length = (64 * (src != PAD).sum(1) + (tgt != PAD).sum(1)).cpu()
     order = torch.argsort(length + 2 * torch.rand(len(length), generator=generator))
     pieces = order.split(size)
     for i in torch.randperm(len(pieces), generator=generator).tolist():

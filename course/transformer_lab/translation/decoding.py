@@ -135,5 +135,25 @@ class Translator:
         weights = torch.stack([layer.cross_attn.weights[0] for layer in self.model.decoder.layers])
         return Alignment([*words, "</s>"], [*(self.words[i] for i in ids), "</s>"], weights.cpu())
 
+    def alignment_accuracy(self, sentences: Sequence[Sentence]) -> Tensor:
+        """How often a head's strongest look falls on a true counterpart: shares `[layers, h]`.
+
+        Counted over the words of right translations that have a counterpart in the source.
+        """
+        hits, words = torch.tensor(0.0), 0
+        for sentence in sentences:
+            found = self.align(getattr(sentence, self.corpus.source))
+            if tuple(found.target[:-1]) != getattr(sentence, self.corpus.target):
+                continue
+            true = torch.zeros(len(found.target), len(found.source))
+            for en, zh in sentence.alignment:
+                true[(zh, en) if self.corpus.target == "zh" else (en, zh)] = 1
+            has_counterpart = true.any(-1)
+            looks_at = found.weights.argmax(-1, keepdim=True)  # [layers, h, m, 1]
+            hit = true.expand_as(found.weights).gather(-1, looks_at)[..., 0]  # [layers, h, m]
+            hits = hits + hit[..., has_counterpart].sum(-1)
+            words += int(has_counterpart.sum())
+        return hits / max(words, 1)
+
 
 __all__ = ["PAD", "Alignment", "Score", "Translator", "UnknownWordsError", "exact_match", "greedy_batch"]

@@ -76,7 +76,7 @@ letter letters 信 封
 poem poems 诗 首
 song songs 歌 首
 story stories 故事 个
-shows: new old interesting
+shows: long interesting
 movie movies 电影 部
 match matches 比赛 场
 pictures: old beautiful
@@ -485,10 +485,10 @@ repair repairs repaired repairing 修 hpfg | vehicles machines table chair watch
 open opens opened opening 打开 hpf | openings box letter gift bag umbrella computer | home | carefully quietly slowly
 close closes closed closing 关上 hpf | openings box bag | home | carefully quietly quickly
 carry carries carried carrying 搬 hpfg | furniture television computer | home | carefully slowly
-plant plants planted planting 种 hpfg | plants vegetables | farms | happily carefully
+plant plants planted planting 种 hpfg | plants | farms | happily carefully
 clean cleans cleaned cleaning 打扫 hpfg | rooms buildings | | carefully quickly happily alone
 use uses used using 用 hpfg | computer phone camera dictionary map knife pen pencil | study |
-break breaks broke breaking 打破 pf | dishes window watch | home |
+break breaks broke breaking 打破 p | dishes window watch | home |
 catch catches caught catching 抓到 pf | fish rabbit bird snake chicken duck monkey | out |
 watch watches watched watching 看 hpfg | shows | home | quietly happily alone
 sing sings sang singing 唱 hpfg | song | out | loudly happily quietly
