@@ -634,7 +634,7 @@ def _softmax_axes(draw: Draw) -> list[Case]:
 def _softmax_large(draw: Draw) -> list[Case]:
     """Rows near 1e4, near -1e4 and both: each has its own largest number."""
     columns = draw.size(4, 6)
-    x = draw.normal(3, columns)
+    x = draw.normal(3, columns, scale=2.0)
     x[0] += 1e4
     x[1] -= 1e4
     x[2, :2] += torch.tensor([1e4, -1e4])
