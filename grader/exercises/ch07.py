@@ -75,6 +75,10 @@ def shift_float(target, bos_id):
     return torch.cat([torch.ones(target.size(0), 1) * bos_id, target[:, :-1]], dim=1)
 
 
+def shift_flat_bos(target, bos_id):
+    return torch.cat([torch.tensor([bos_id]), target[:, :-1]], dim=1)
+
+
 def shift_in_place(target, bos_id):
     target[:, 1:] = target[:, :-1].clone()
     target[:, 0] = bos_id
@@ -190,6 +194,11 @@ SHIFT = Exercise(
             shift_float,
         ),
         Wrong(
+            "bos without rows",
+            "The part in front has one axis, target has two. Every sentence needs its bos_id: a column [B, 1].",
+            shift_flat_bos,
+        ),
+        Wrong(
             "in place",
             "The result is right, but you wrote it into target itself, and the loss still needs target. Make a new tensor.",
             shift_in_place,
@@ -257,6 +266,10 @@ def causal_additive(m):
 
 def causal_two_axes(m):
     return _square(m)[0, 0].tril()
+
+
+def causal_two_axes_float(m):
+    return torch.ones(m, m).tril()
 
 
 def causal_antidiagonal(m):
@@ -356,6 +369,11 @@ CAUSAL = Exercise(
             "The pattern is right, but the shape is [m, m]. Two axes of length 1 in front, [1, 1, m, m], let it stand for "
             "every sentence and every head.",
             causal_two_axes,
+        ),
+        Wrong(
+            "two axes of floats",
+            "The pattern is right. Two things are missing: dtype=torch.bool, and two axes of length 1 in front.",
+            causal_two_axes_float,
         ),
         Wrong(
             "other diagonal",
@@ -606,6 +624,10 @@ def target_float(ids, pad_id=0):
     return reference_padding(ids, pad_id).float() * reference_causal(ids.size(1))
 
 
+def target_by_and(ids, pad_id=0):
+    return reference_padding(ids, pad_id) and reference_causal(ids.size(1))
+
+
 def target_by_product(ids, pad_id=0):
     return (ids != pad_id)[:, None, None, :] * torch.ones(ids.size(1), ids.size(1)).tril().bool()
 
@@ -686,6 +708,11 @@ TARGET = Exercise(
             "reversed",
             "This mask is True where attention is blocked. True means 'may attend'.",
             target_reversed,
+        ),
+        Wrong(
+            "the word and",
+            "`and` asks Python for one yes or no for a whole tensor. To combine two tensors place by place use &.",
+            target_by_and,
         ),
         Wrong("no axis of heads", "The values are right; the axis of heads is missing.", target_no_heads),
         Wrong(
@@ -906,6 +933,24 @@ class CrossAsksInput(LayerVariant):
         y = self.norm1(x, lambda y: self.look(y, tgt_mask))
         y = self.norm2(y, lambda _: self.cross(x, memory, memory_mask))
         return self.norm3(y, self.ffn)
+
+
+class IgnoresY(LayerVariant):
+    """The small functions compute with x, so that Pre-LN's norm is lost."""
+
+    def forward(self, x, memory, tgt_mask=None, memory_mask=None):
+        a = self.norm1(x, lambda _: self.look(x, tgt_mask))
+        b = self.norm2(a, lambda _: self.cross(a, memory, memory_mask))
+        return self.norm3(b, self.ffn)
+
+
+class CallsSublayer(LayerVariant):
+    """Gives the norm a result where it wants a function."""
+
+    def forward(self, x, memory, tgt_mask=None, memory_mask=None):
+        x = self.norm1(x, self.look(x, tgt_mask))
+        x = self.norm2(x, self.cross(x, memory, memory_mask))
+        return self.norm3(x, self.ffn(x))
 
 
 class Detached(LayerVariant):
@@ -1192,6 +1237,17 @@ LAYER = Exercise(
             CrossAsksInput,
         ),
         Wrong(
+            "small function ignores its input",
+            "Your small functions compute with x, not with their own input y. For Post-LN both are the same; for Pre-LN y is the "
+            "normalised x, and you lose it.",
+            IgnoresY,
+        ),
+        Wrong(
+            "sublayer called too early",
+            "norm1 wants the sublayer as a function and calls it itself; you gave it the result. Write lambda y: in front.",
+            CallsSublayer,
+        ),
+        Wrong(
             "memory detached",
             "memory is cut from the graph, so no gradient reaches the encoder and it would never learn.",
             Detached,
@@ -1279,6 +1335,11 @@ class DecoderVariant(nn.Module):
 class SameLayer(DecoderVariant):
     def stack(self, n_layers, make):
         return nn.ModuleList([make()] * n_layers)
+
+
+class NoneCalled(DecoderVariant):
+    def final(self, norm, d_model):
+        return super().final(norm, d_model) if norm == "pre" else None
 
 
 class PlainList(DecoderVariant):
@@ -1468,6 +1529,11 @@ DECODER = Exercise(
         ),
         Wrong("final norm unused", "The final norm exists, but forward does not use it.", FinalNormUnused),
         Wrong("norm not passed on", "norm is not passed to the layers, so they all do Post-LN.", LayersPost),
+        Wrong(
+            "None called",
+            "For Post-LN self.norm is None, and None cannot be called. Use the final norm only where there is one.",
+            NoneCalled,
+        ),
         Wrong(
             "norm after each layer",
             "The final norm runs after every layer. It stands once, after the last.",

@@ -282,6 +282,14 @@ def tie_module(embedding, output):
     output.proj = embedding.emb
 
 
+def tie_missing(embedding, output):
+    output.proj.weight = embedding.weight
+
+
+def tie_tensor(embedding, output):
+    output.proj.weight = embedding.emb.weight.clone()
+
+
 def tie_turned(embedding, output):
     output.proj.weight = nn.Parameter(embedding.emb.weight.detach().t())
 
@@ -389,6 +397,16 @@ TIE = Exercise(
             "module shared",
             "You put the embedding module in the place of proj. An embedding looks rows up, it does not multiply. Share the weight only.",
             tie_module,
+        ),
+        Wrong(
+            "one level too high",
+            "embedding is a whole module without a weight of its own. Its table is embedding.emb.weight.",
+            tie_missing,
+        ),
+        Wrong(
+            "tensor, not parameter",
+            "Only a parameter fits here: embedding.emb.weight itself. A clone or a transpose of it is a new tensor, and embedding.emb is a whole module.",
+            tie_tensor,
         ),
         Wrong(
             "transposed",
@@ -571,6 +589,10 @@ class TwoBased(_Loss):
 class Detaches(_Loss):
     def log_probs(self, logits):
         return torch.tensor(logits.detach().numpy()).log_softmax(-1)
+
+
+def loss_flat_gather(logits, target, pad_id=0, label_smoothing=0.0):
+    return -logits.log_softmax(-1).gather(-1, target)[target != pad_id].mean()
 
 
 def loss_by_one_hot(logits, target, pad_id=0, label_smoothing=0.0):
@@ -783,6 +805,11 @@ LOSS = Exercise(
         Wrong("no logarithm", "The loss is −log p; you took −p.", _loss(NoLog)),
         Wrong("bits", "This is in bits (log to base 2). The natural logarithm was meant.", _loss(TwoBased)),
         Wrong(
+            "gather needs an axis",
+            "gather wants an index with as many axes as the logits have: target[..., None] is [B, m, 1].",
+            loss_flat_gather,
+        ),
+        Wrong(
             "graph cut",
             "The value is right, but no gradient reaches the logits: they were detached or passed through numpy or .item().",
             _loss(Detaches),
@@ -951,6 +978,12 @@ class TargetMaskAcross(ModelVariant):
     def decode(self, tgt_in, memory, src):
         x = self.place(self.tgt_emb, tgt_in)
         return self.output(self.decoder(x, memory, both(tgt_in), padding(tgt_in)))
+
+
+class MasksSwapped(ModelVariant):
+    def decode(self, tgt_in, memory, src):
+        x = self.place(self.tgt_emb, tgt_in)
+        return self.output(self.decoder(x, memory, padding(src), both(tgt_in)))
 
 
 class NoPositions(ModelVariant):
@@ -1304,6 +1337,11 @@ MODEL = Exercise(
             "target's mask across",
             "The cross-attention got the target's padding. Its keys are source tokens: the mask comes from src.",
             TargetMaskAcross,
+        ),
+        Wrong(
+            "masks swapped",
+            "The decoder got its two masks in the wrong order: first the target's, then the source's.",
+            MasksSwapped,
         ),
         Wrong(
             "no positions",

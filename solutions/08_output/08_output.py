@@ -15,7 +15,9 @@ from torch import nn
 
 from transformer_lab import check, hint, question, unfinished
 
-# Parts of earlier chapters, finished. Your own have the same names and do the same.
+# Finished parts of earlier chapters. Your own fit in the same place:
+#   from transformer_lab import mine
+#   Decoder = mine.load("Decoder")
 from transformer_lab.parts import (
     Decoder,
     Encoder,

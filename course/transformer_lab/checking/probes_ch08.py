@@ -100,6 +100,7 @@ def _defaults(symbol: Any, _inputs: dict[str, Any], values: dict[str, Any]) -> N
 
 # ---- 8.5 and 8.7: a language model to decode from ---------------------------------------------------
 
+LONGEST = 40  # tokens of a prefix; every case ends far below, so a longer one comes from an endless loop
 NextLogProbs = Callable[[list[int]], torch.Tensor]
 
 
@@ -141,6 +142,11 @@ def _must_be_prefix(prefix: Any, bos_id: int, vocabulary: int) -> None:
             "prefix",
             f"next_log_probs was called with a list that holds a {kind}; tokens are whole numbers. "
             "int(...) or .item() makes one.",
+        )
+    if len(prefix) > LONGEST:
+        raise Trouble(
+            "endless",
+            f"The prefix has grown to {len(prefix)} tokens, far beyond max_len: the loop does not end.",
         )
     if not prefix or prefix[0] != bos_id:
         raise Trouble(

@@ -132,11 +132,11 @@ FAINT = 0.03  # a beginning less likely than this is not drawn, unless it is on 
 
 @dataclass(frozen=True)
 class Node:
-    """A beginning (words without <s>), its probability, and whether the search went on from it."""
+    """A beginning (words without <s>), its probability, and whether it survived its step of the search."""
 
     words: tuple[str, ...]
     probability: float
-    asked: bool
+    kept: bool
 
 
 @dataclass(frozen=True)
@@ -169,9 +169,20 @@ def tree_data(beam_search: Callable[..., list[int]], width: int, length_penalty:
     grown = {(*words, word) for words in asked for word in WORDS}
     drawn = {words for words in grown if probability(words) >= FAINT}
     drawn |= {path[:i] for path in (result, likeliest) for i in range(1, len(path) + 1)}
-    nodes = tuple(Node(words, probability(words), words in asked) for words in sorted(drawn))
+    kept = {*asked, *_ended(asked, grown, width)}
+    nodes = tuple(Node(words, probability(words), words in kept) for words in sorted(drawn))
     said = f"width {width}, length penalty {length_penalty:.1f}"
     return TreeData(nodes, result, likeliest, len(asked), said)
+
+
+def _ended(asked: list, grown: set, width: int) -> list[tuple[str, ...]]:
+    """Return the finished beginnings that survived: the places of a step that open ones did not take."""
+    ended = []
+    for length in range(1, MAX_LEN + 1):
+        free = width - sum(len(words) == length for words in asked)
+        finished = [words for words in grown if len(words) == length and words[-1] == "</s>"]
+        ended += sorted(finished, key=probability, reverse=True)[: max(free, 0)]
+    return ended
 
 
 def _likeliest() -> tuple[str, ...]:
@@ -234,13 +245,13 @@ class DecodeTree(Picture):
     def _branch(self, node: Node, heights: dict, data: TreeData) -> None:
         chosen = data.result[: len(node.words)] == node.words
         greedy = data.greedy[: len(node.words)] == node.words
-        gone = not (node.asked or chosen or node.words[-1] == "</s>")
+        gone = not (node.kept or chosen)
         x, y = len(node.words), heights[node.words]
         colour = "#e08214" if chosen else "0.72" if gone else "#31688e"
-        start = heights[node.words[:-1]]
-        self.axes.plot([x - 0.62, x - 0.3], [start, y], color=colour, linewidth=3 if chosen else 1.2)
+        start, ends = heights[node.words[:-1]], [-0.1 if x == 1 else x - 0.62, x - 0.3]
+        self.axes.plot(ends, [start, y], color=colour, linewidth=3 if chosen else 1.2)
         if greedy:
-            self.axes.plot([x - 0.62, x - 0.3], [start + 0.1, y + 0.1], "--", color="black", linewidth=1)
+            self.axes.plot(ends, [start + 0.1, y + 0.1], "--", color="black", linewidth=1)
         self._word(x, y, f"{node.words[-1]} {node.probability:.2f}", colour if gone else "black", chosen)
 
     def _word(self, x: float, y: float, text: str, colour: str, bold: bool = False) -> None:
