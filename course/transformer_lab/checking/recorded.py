@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from transformer_lab.checking.compare import Tolerance
+from transformer_lab.checking.compare import Tolerance, error_ratio
 from transformer_lab.checking.key import AnswerKey, KeyCase, KeyRow
 from transformer_lab.checking.probe import Case, Observation
 from transformer_lab.checking.problems import Problem
@@ -71,7 +71,7 @@ def key_tree(key: AnswerKey) -> dict[str, Any]:
             "weight": row.weight,
             "tolerance": [row.tolerance.atol, row.tolerance.rtol],
             "spoken": row.spoken,
-            "cases": [_case_tree(item) for item in row.cases],
+            "cases": [_case_tree(item, row.tolerance) for item in row.cases],
         }
         for row in key.rows
     ]
@@ -84,10 +84,15 @@ def key_tree(key: AnswerKey) -> dict[str, Any]:
     }
 
 
-def _case_tree(item: KeyCase) -> dict[str, Any]:
+def _case_tree(item: KeyCase, tolerance: Tolerance) -> dict[str, Any]:
     wrong = {}
     for name, observation in item.wrong.items():
         values = {k: v for k, v in observation.values.items() if k in item.expected}
+        # Most mistakes are right in most places: what is right is stored once, without its own rounding.
+        values = {
+            k: item.expected[k] if error_ratio(item.expected[k], v, tolerance) <= 1 else v
+            for k, v in values.items()
+        }
         problem = observation.problem
         if problem:  # known by its kind and error; its sentence quotes a line of the author's code
             problem = Problem(problem.kind, "", problem.error)

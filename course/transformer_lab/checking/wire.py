@@ -21,18 +21,20 @@ class WireError(ValueError):
     """The bytes are not a packed tree."""
 
 
-def _lift(tree: Any, tensors: dict[str, torch.Tensor]) -> Any:
-    """Move the tensors out of a tree, leaving numbered placeholders."""
+def _lift(tree: Any, tensors: dict[str, torch.Tensor], known: dict[tuple, str]) -> Any:
+    """Move the tensors out of a tree, leaving numbered placeholders; equal tensors are kept once."""
     if isinstance(tree, torch.Tensor):
-        name = str(len(tensors))
-        tensors[name] = tree.detach().cpu().contiguous().clone()
+        tensor = tree.detach().cpu().contiguous().clone()
+        content = tensor.reshape(-1).view(torch.uint8).numpy().tobytes()
+        name = known.setdefault((tensor.dtype, tensor.shape, content), str(len(tensors)))
+        tensors[name] = tensor
         return {_TENSOR: name}
     if isinstance(tree, dict):
         if any(not isinstance(key, str) or key == _TENSOR for key in tree):
             raise WireError("a packed dict has strings other than 'tensor#' for keys")
-        return {key: _lift(value, tensors) for key, value in tree.items()}
+        return {key: _lift(value, tensors, known) for key, value in tree.items()}
     if isinstance(tree, (list, tuple)):
-        return [_lift(value, tensors) for value in tree]
+        return [_lift(value, tensors, known) for value in tree]
     if tree is None or isinstance(tree, (bool, int, float, str)):
         return tree
     raise WireError(f"cannot pack a {type(tree).__name__}")
@@ -56,7 +58,7 @@ def pack(tree: Any) -> bytes:
     """
     tensors: dict[str, torch.Tensor] = {}
     try:
-        text = json.dumps(_lift(tree, tensors), ensure_ascii=False, sort_keys=True)
+        text = json.dumps(_lift(tree, tensors, {}), ensure_ascii=False, sort_keys=True)
         text = text.encode("utf-8", "backslashreplace").decode()  # half a surrogate pair, which UTF-8 has not
         return save(tensors, metadata={"tree": text})
     except (KeyError, RuntimeError, ValueError) as error:  # a sparse tensor, a too long number, too deep, ...
