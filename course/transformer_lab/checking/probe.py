@@ -85,7 +85,7 @@ def neutral_state() -> Iterator[io.StringIO]:
     try:
         torch.set_grad_enabled(True)
         torch.set_default_dtype(torch.float32)
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)  # torch.manual_seed formats the call stack: 0.8 ms a case
         with (
             contextlib.redirect_stdout(output),
             contextlib.redirect_stderr(io.StringIO()),
