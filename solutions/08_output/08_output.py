@@ -382,10 +382,13 @@ with unfinished():
 
 # %%
 with unfinished(), torch.no_grad():
-    memory = model.encode(src[:1])
+    torch.manual_seed(0)
+    model = Transformer(src_vocab=150, tgt_vocab=200, d_model=64, h=4, d_ff=256, N=2).eval()
+    sentence = torch.randint(4, 150, (1, 12))
+    memory = model.encode(sentence)  # once for the whole translation
 
     def next_of_model(prefix):
-        return model.decode(torch.tensor([prefix]), memory, src[:1])[0, -1].log_softmax(dim=-1)
+        return model.decode(torch.tensor([prefix]), memory, sentence)[0, -1].log_softmax(dim=-1)
 
     print("an untrained model writes", len(greedy(next_of_model, 1, 2, max_len=8)), "tokens of nonsense")
 
