@@ -42,9 +42,8 @@ def main(arguments: list[str]) -> None:
     print(budget, capstone.origins(trainer.model), sep="\n", flush=True)
     started = time.process_time()
     trainer.train(progress=False)
-    print(
-        f"{len(trainer.losses)} steps, {trainer.seconds:.0f} s ({time.process_time() - started:.0f} s of work)"
-    )
+    worked = time.process_time() - started
+    print(f"{len(trainer.losses)} steps, {trainer.seconds:.0f} s ({worked:.0f} s of work)")
     print("held out:", exact_match(trainer.model, corpus, corpus.heldout))
     print("unseen pairs:", exact_match(trainer.model, corpus, corpus.unseen), flush=True)
 

@@ -224,6 +224,7 @@ def eight_sentences(
 ) -> tuple[nn.Module, torch.optim.Optimizer, Tensor, Tensor]:
     """Return (model, optimizer, src [8, n], tgt [8, m]): a fresh model, and what it shall learn by heart."""
     few = replace(corpus, train=corpus.train[:8])
+    few.src_vocab, few.tgt_vocab = corpus.src_vocab, corpus.tgt_vocab  # the model that will be trained
     trainer = Trainer(few, settings, parts)
     optimizer = torch.optim.Adam(trainer.model.parameters(), lr=3e-3)
     return trainer.model.train(), optimizer, trainer.src, trainer.tgt

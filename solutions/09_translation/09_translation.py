@@ -84,8 +84,9 @@ print(f"all words alike: -ln(1 / {words}) = {math.log(words):.2f} nats")
 print(f"almost sure:     -ln(0.99)    = {-math.log(0.99):.2f} nats")
 
 # %% [markdown]
-# So a loss curve of this chapter should begin near 6 and end near 0.01. If yours begins at 40, something is wrong with the scale of
-# the logits, before a single step was made. *Look at the first loss*: it is the cheapest test there is.
+# So a loss curve of this chapter should begin between 6 and 7 and end near 0.01. (A little above $\ln V$, as a fresh model is worse than one that
+# knows nothing: it prefers words at random.) If yours begins at 40, something is wrong with the scale of the logits, before a single step was
+# made. *Look at the first loss*: it is the cheapest test there is.
 
 # %% [markdown]
 # ## The learning rate: first slowly, then fast, then slowly

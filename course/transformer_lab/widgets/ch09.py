@@ -169,7 +169,7 @@ class Race(Picture):
         steps = np.arange(1, len(data.warm) + 1)
         axes.plot(steps, data.bare, color=ORANGE, label="without warmup")
         axes.plot(steps, data.warm, color=BLUE, label="with warmup")
-        axes.set(xlabel="step", ylabel="loss (nats a token)", ylim=(0, 12), xlim=(0, len(steps) + 1))
+        axes.set(xlabel="step", ylabel="loss (nats a token)", ylim=(0, 8), xlim=(0, len(steps) + 1))
         axes.legend(frameon=False)
 
     def draw(self, data: RaceData) -> None:
@@ -372,7 +372,7 @@ class AlignmentMap(Picture):
         sentences = [(join(getattr(s, source)), i) for i, s in enumerate(self.sentences)]
         return {
             "sentence": choice("sentence", sentences),
-            "word": int_slider("target word", 1, 1, 12, help="which target word to follow"),
+            "word": int_slider("target word", 2, 1, 12, help="which target word to follow"),
             "head": choice("head", heads + means, self.best),
         }
 
