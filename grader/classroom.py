@@ -13,10 +13,8 @@ import contextlib
 import fnmatch
 import json
 import os
-import resource
 import shutil
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -144,33 +142,32 @@ def run(
     tasks, submissions = _tasks(course, chapter, chosen, release, this_run, records, limits)
     summary = Summary(chapter, skipped=len(chosen) - len(tasks))
     start = time.monotonic()
-    workers = (
-        workers or len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else workers or os.cpu_count()
-    )
-    outcomes = (
-        pool.on_dask(tasks, scheduler)
-        if scheduler
-        else pool.on_this_machine(tasks, min(workers, len(tasks) or 1))
-    )
-    notebook = nbformat.reads(release.decode(), as_version=4)
-    directory = course.directory
+    if scheduler:
+        outcomes = pool.on_dask(tasks, scheduler)
+    else:
+        outcomes = pool.on_this_machine(tasks, workers or cores(), isolated)
     bar = tqdm(total=len(tasks), desc=chapter, unit="submission", disable=quiet or not tasks)
-    with (
-        GradebookWriter(directory.db_url, directory.course_id, chapter, notebook, course.config) as writer,
-        bar,
-    ):
+    with _writer(course, chapter, release) as writer, bar:
         for student, outcome in outcomes:
-            record = _write(
-                course, writer, submissions.pop(student), chapter, json.loads(outcome), this_run, create
-            )
+            found = submissions.pop(student)
+            record = _write(course, writer, found, chapter, json.loads(outcome), this_run, create)
             records.append(record)
             summary.graded.append(record)
             bar.update()
     summary.graded.sort(key=lambda record: record["student"])
     summary.seconds = time.monotonic() - start
     return summary
+
+
+def cores() -> int:
+    """The number of processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _writer(course: Course, chapter: str, release: bytes) -> GradebookWriter:
+    notebook = nbformat.reads(release.decode(), as_version=4)
+    directory = course.directory
+    return GradebookWriter(directory.db_url, directory.course_id, chapter, notebook, course.config)
 
 
 def _choose(known: list[str], patterns: Iterable[str] | None, chapter: str) -> list[str]:
@@ -281,14 +278,6 @@ def run_again(course: Course, chapter: str, students: Iterable[str] | None = Non
     return run(course, chapter, students=students, seed=last["seed"])
 
 
-def peak_memory() -> int:
-    """Return the peak bytes of this process and of its largest finished worker (Linux counts them in KiB)."""
-    unit = 1 if sys.platform == "darwin" else 1024
-    return unit * sum(
-        resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    )
-
-
 def regrade(
     course: Course, chapter: str, students: Iterable[str] | None = None, quiet: bool = False
 ) -> list[str]:
@@ -306,19 +295,11 @@ def regrade(
         s: (lambda s=s: (submissions[s].data, submissions[s].notes, release, recorded[s]["seed"], None, True))
         for s in chosen
     }
-    notebook = nbformat.reads(release.decode(), as_version=4)
-    with GradebookWriter(
-        course.directory.db_url, course.directory.course_id, chapter, notebook, course.config
-    ) as writer:
+    with _writer(course, chapter, release) as writer:
         in_book = writer.marks(chosen)
     differences = []
     bar = tqdm(total=len(tasks), desc=f"{chapter} again", unit="submission", disable=quiet or not tasks)
-    with (
-        bar,
-        contextlib.closing(
-            pool.on_this_machine(tasks, min(os.cpu_count() or 1, len(tasks) or 1))
-        ) as outcomes,
-    ):
+    with bar, contextlib.closing(pool.on_this_machine(tasks, cores())) as outcomes:
         for student, outcome in outcomes:
             record = recorded[student]
             differences += _compare(

@@ -73,6 +73,10 @@ def _course_and_chapter(options: argparse.Namespace):
 
 
 def _autograde(options: argparse.Namespace) -> int:
+    if not options.scheduler:
+        from grader.jail import shared_jail
+
+        shared_jail(not options.without_isolation)  # warms up while the rest is imported
     from grader.classroom import run
 
     course, chapter = _course_and_chapter(options)

@@ -9,6 +9,7 @@ Needs Linux with user namespaces; root is not needed and nothing in the jail run
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import itertools
@@ -168,9 +169,11 @@ class Jail:
     """
 
     def __init__(self, limits: Limits | None = None, isolated: bool = True, warm: bool = True):
-        self.limits = limits or Limits()
+        self.limits, self.isolated = limits or Limits(), isolated
         self._root = tempfile.mkdtemp(prefix="jail-")
-        ours, theirs = socket.socketpair()
+        # sockets that keep messages apart, where there are such: forked workers may write at the same time
+        kind = socket.SOCK_SEQPACKET if sys.platform.startswith("linux") else socket.SOCK_STREAM
+        ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
         config = _configuration(self.limits, self._root, isolated)
         config["worker"]["warm"] = warm
         script = INSIDE / ("launcher.py" if isolated else "worker.py")
@@ -354,6 +357,32 @@ def _proportional_bytes(pids: list[int]) -> int:
         except (OSError, IndexError):
             total += _resident_bytes([pid])
     return total
+
+
+_shared: Jail | None = None
+_shared_by: int | None = None  # the process that started it; processes forked from that one use it too
+
+
+def shared_jail(isolated: bool = True) -> Jail:
+    """Return this process's jail, started when there is none yet. It warms up while the caller goes on.
+
+    Workers forked from this process share it: one set of imports serves them all.
+    """
+    global _shared, _shared_by
+    if _shared is not None and _shared.isolated != isolated:
+        close_shared_jail()
+    if _shared is None:
+        _shared, _shared_by = Jail(isolated=isolated), os.getpid()
+        atexit.register(close_shared_jail)
+    return _shared
+
+
+def close_shared_jail() -> None:
+    """End this process's jail; one that was started by a parent process is only let go of."""
+    global _shared
+    if _shared is not None and _shared_by == os.getpid():
+        _shared.close()
+    _shared = None
 
 
 @functools.cache

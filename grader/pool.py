@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 
-from grader.submission import grade_bytes
+from grader.submission import grade_bytes, warm_jail
 
 Task = Callable[[], tuple]  # reads a submission and returns grade_bytes's arguments
 TRIES = 3
@@ -28,17 +30,37 @@ def _start_worker() -> None:
     torch.set_num_threads(1)
 
 
-def on_this_machine(tasks: dict[str, Task], workers: int) -> Iterator[tuple[str, str]]:
+def on_this_machine(tasks: dict[str, Task], workers: int, isolated: bool = True) -> Iterator[tuple[str, str]]:
     """Yield (student, result as JSON) as submissions finish. A worker process that dies is replaced.
 
+    The workers start at this call, not at the first result. They are forked where that is safe, so that torch
+    is imported once and one jail serves them all.
     Raises what grade_bytes raises, and BrokenProcessPool when workers keep dying.
     """
-    if workers == 1:
-        yield from _in_this_process(tasks)
-        return
-    waiting = dict(tasks)
+    if workers == 1 or len(tasks) < 2:
+        return _in_this_process(tasks)
+    warm_jail(isolated)
+    return _in_a_pool(_new_pool(workers), dict(tasks), workers)
+
+
+def _new_pool(workers: int) -> ProcessPoolExecutor:
+    alone = threading.active_count() == 1  # a fork while another thread holds a lock would never get it
+    method = "fork" if alone and sys.platform.startswith("linux") else "spawn"
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context(method), _start_worker)
+    pool.submit(os.getpid)  # starts the workers
+    return pool
+
+
+def _in_this_process(tasks: dict[str, Task]) -> Iterator[tuple[str, str]]:
+    """The jail stays warm afterwards: formgrader's next single submission is graded at once."""
+    for student, task in tasks.items():
+        yield student, grade_bytes(*task())
+
+
+def _in_a_pool(
+    pool: ProcessPoolExecutor, waiting: dict[str, Task], workers: int
+) -> Iterator[tuple[str, str]]:
     for attempt in range(1, TRIES + 1):
-        pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _start_worker)
         try:
             for student, outcome in _drain(pool, waiting, workers):
                 del waiting[student]
@@ -48,15 +70,10 @@ def on_this_machine(tasks: dict[str, Task], workers: int) -> Iterator[tuple[str,
         except BrokenProcessPool:
             if attempt == TRIES:
                 raise
+            pool = _new_pool(workers)
         except BaseException:
             _end_now(pool)
             raise
-
-
-def _in_this_process(tasks: dict[str, Task]) -> Iterator[tuple[str, str]]:
-    """The jail stays warm afterwards: formgrader's next single submission is graded at once."""
-    for student, task in tasks.items():
-        yield student, grade_bytes(*task())
 
 
 def _drain(pool: ProcessPoolExecutor, tasks: dict[str, Task], workers: int) -> Iterator[tuple[str, str]]:

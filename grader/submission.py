@@ -5,20 +5,19 @@ It needs no shared disk, no gradebook and nothing from an earlier call; each pro
 
 from __future__ import annotations
 
-import atexit
 import json
 import threading
+from collections.abc import Callable
 from functools import lru_cache
 
 import nbformat
 
 from grader.align import align
-from grader.jail import Jail, JailError, Limits, isolation_problem
+from grader.jail import Jail, JailError, Limits, close_shared_jail, isolation_problem, shared_jail
 from grader.mistakes import UserMistake
 from grader.session import Graded, grade_notebook
 
 _lock = threading.Lock()  # judging sets torch's defaults for a moment, so a process grades one at a time
-_jail: Jail | None = None
 
 
 class NotIsolated(UserMistake):
@@ -47,7 +46,7 @@ def grade_bytes(
         aligned = align(data, _release(release))
         graded = _try_twice(
             lambda: grade_notebook(
-                _warm_jail(isolated), aligned.notebook, [*notes, *aligned.notes], seed, limits
+                warm_jail(isolated), aligned.notebook, [*notes, *aligned.notes], seed, limits
             )
         )
     return json.dumps(result(graded))
@@ -71,33 +70,22 @@ def _release(data: bytes) -> nbformat.NotebookNode:
     return nbformat.reads(data.decode(), as_version=4)
 
 
-def _try_twice(grade):
+def _try_twice(grade: Callable[[], Graded]) -> Graded:
     """A jail that broke (its machine killed it, say) is started anew once."""
     try:
         return grade()
     except JailError:
-        close_jail()
+        close_shared_jail()
         return grade()
 
 
-def _warm_jail(isolated: bool) -> Jail:
-    global _jail
-    if _jail is None:
-        _jail = Jail(isolated=isolated)
-        atexit.register(close_jail)
-        try:
-            _jail.wait_until_warm()
-        except JailError:
-            close_jail()
-            if isolated and (problem := isolation_problem()):
-                raise NotIsolated(problem) from None
-            raise
-    return _jail
-
-
-def close_jail() -> None:
-    """End this process's jail."""
-    global _jail
-    if _jail is not None:
-        _jail.close()
-        _jail = None
+def warm_jail(isolated: bool = True) -> Jail:
+    """Return this process's jail, ready to use. Raises NotIsolated or JailError."""
+    try:
+        jail = shared_jail(isolated)
+        jail.wait_until_warm()
+    except JailError:
+        if isolated and (problem := isolation_problem()):
+            raise NotIsolated(problem) from None
+        raise
+    return jail
