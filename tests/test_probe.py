@@ -339,7 +339,7 @@ def test_missing_weights_are_named_without_advice_to_rename():
 def test_weights_of_another_shape_are_named():
     assert (
         module(Scale, make={"args": [2]}, weights=WEIGHTS).problem.text
-        == "weight has shape [2]; [3] is needed."
+        == "bias has shape [2]; [3] is needed."
     )
 
 
