@@ -359,8 +359,3 @@ def test_check_of_a_checkout_before_and_after_its_lesson_is_edited(checkout):
     assert re.fullmatch(
         rf"{re.escape(str(checkout))}/{lesson}:\d+: points=9, but exercise 2.1 is worth 8\n", done.stderr
     )
-
-
-def test_everything_built_in_this_repository_is_up_to_date(capsys):
-    code = command.main(["build", "--check"])
-    assert code == 0, capsys.readouterr().out
