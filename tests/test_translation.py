@@ -435,6 +435,20 @@ def test_ablation_trains_every_variant(small):
     assert all(0 <= row.heldout <= 1 and row.loss > 0 for row in rows)
 
 
+def test_ablation_reaches_into_a_transformer_somebody_else_wrote(small):
+    class Own(Transformer):
+        takes_parts = False
+
+        def __init__(self, *sizes):
+            super().__init__(*sizes)
+
+    few = replace(TINY, epochs=1, dropout=0.0)
+    theirs = list(ablation(small, few, {"Transformer": Own}, sentences=5, progress=False))
+    finished = list(ablation(small, few, sentences=5, progress=False))
+    assert [row.loss for row in theirs] == [row.loss for row in finished]
+    assert len({row.loss for row in theirs}) == len(theirs)
+
+
 def test_throughput_is_compared_on_the_same_batches(corpus):
     speed = compare_throughput(corpus, TINY, steps=3)
     assert speed.ours > 0 and speed.torch > 0

@@ -14,7 +14,7 @@ from grader.draw import Draw
 from grader.exercise import Exercise, Row, Wrong
 from transformer_lab.checking.compare import Tolerance
 from transformer_lab.checking.probe import Case
-from transformer_lab.parts import BOS, EOS, PAD, shift_right
+from transformer_lab.parts import BOS, EOS, PAD, sequence_loss, shift_right
 
 CHAPTER = "09_translation"
 FIRST_WORD = 4  # ids below are special tokens
@@ -266,6 +266,10 @@ def _per_sentence(logits, target):
     return (losses.sum(1) / (target != PAD).sum(1)).mean()
 
 
+def _cross_entropy_of_rows(logits, target):
+    return F.cross_entropy(logits, target, ignore_index=PAD)
+
+
 def step_by_flattening(model, optimizer, src, tgt):
     optimizer.zero_grad(set_to_none=False)
     first = tgt.new_full((tgt.size(0), 1), BOS)
@@ -386,6 +390,12 @@ TRAIN_STEP = Exercise(
               _step(logits=lambda model, src, tgt_in: model(tgt_in, src))),
         Wrong("padding counts", "The loss counts the padding too. The mean goes over real tokens only, as your "
               "sequence_loss of chapter 08 does.", _step(loss=lambda logits, t: F.cross_entropy(logits.transpose(1, 2), t))),
+        Wrong("loss arguments swapped", "sequence_loss takes the logits first and the target second.",
+              _step(loss=lambda logits, t: sequence_loss(t, logits))),
+        Wrong("classes on the wrong axis", "F.cross_entropy wants the words on axis 1, [B, V, m], and your logits are [B, m, V]. "
+              "sequence_loss of chapter 08 takes them as they are.", _step(loss=_cross_entropy_of_rows)),
+        Wrong("no source", "The model is called with one argument. A translation needs both: model(src, tgt_in).",
+              _step(logits=lambda model, src, tgt_in: model(tgt_in))),
         Wrong("sum", "The loss is the sum over the tokens, so a longer batch takes a larger step. Take the mean over real "
               "tokens.", _step(loss=lambda logits, t: F.cross_entropy(logits.transpose(1, 2), t, ignore_index=PAD, reduction="sum"))),
         Wrong("mean of means", "Each sentence's loss is averaged first. The mean goes over all real tokens of the batch alike.",
@@ -480,6 +490,31 @@ def _same_loss_again(step, goal=0.05, most=300):
     for _ in range(most):
         losses.append(loss)
         if loss < goal:
+            break
+    return losses
+
+
+def _not_called(step, goal=0.05, most=300):
+    losses = []
+    for _ in range(most):
+        losses.append(step)
+        if losses[-1] < goal:
+            break
+    return losses
+
+
+def _two_a_round(step, goal=0.05, most=300):
+    losses = []
+    while step() > goal:
+        losses.append(step())
+    return losses
+
+
+def _looks_twice(step, goal=0.05, most=300):
+    losses = []
+    for _ in range(most):
+        losses.append(step())
+        if step() < goal:
             break
     return losses
 
@@ -590,6 +625,11 @@ OVERFIT = Exercise(
         Wrong("count", "The number of steps is returned; the list of losses was asked for.", _overfit(result=len)),
         Wrong("same loss again", "step() is called only once, and its loss is repeated. Each call makes one step.",
               _same_loss_again),
+        Wrong("not called", "You use step itself, the function. step() calls it and gives the loss.", _not_called),
+        Wrong("two steps a round", "step() is called twice in each round, once to look and once to keep. Each call is a step: "
+              "keep its loss in a variable, or look at losses[-1]. And `most` is not looked at.", _two_a_round),
+        Wrong("called again to look", "step() is called a second time to compare it with the goal. Each call is a step: look at "
+              "losses[-1].", _looks_twice),
         Wrong("another goal", "The default of goal is 0.05.", _other_defaults),
         Wrong("another limit", "The default of most is 300.", _fewer),
     ),
@@ -688,6 +728,37 @@ def _in_source_first(model, src, max_len=32):
         for _ in range(max_len):
             prefix = torch.cat([prefix, model.decode(prefix, memory, src)[:, -1:].argmax(-1)], dim=1)
     return [_cut(row) for row in prefix[:, src.size(1) :].tolist()]
+
+
+def _all_positions(model, src, max_len=32):
+    """Joins the words of all positions, not of the last one."""
+    with torch.no_grad():
+        model.eval()
+        memory, prefix = model.encode(src), torch.full((len(src), 1), BOS)
+        for _ in range(min(max_len, 5)):  # the prefix doubles each time
+            prefix = torch.cat([prefix, model.decode(prefix, memory, src).argmax(-1)], dim=1)
+    return [_cut(row[1:].tolist()) for row in prefix]
+
+
+def _whole_model(model, src, max_len=32):
+    """Calls the model on source and prefix each time."""
+    model.eval()
+    with torch.no_grad():
+        prefix = torch.full((len(src), 1), BOS)
+        for _ in range(max_len):
+            prefix = torch.cat([prefix, model(src, prefix)[:, -1:].argmax(-1)], dim=1)
+            if (prefix == EOS).any(1).all():
+                break
+    return [_cut(row[1:].tolist()) for row in prefix]
+
+
+def _word_without_axis(model, src, max_len=32):
+    model.eval()
+    with torch.no_grad():
+        memory, prefix = model.encode(src), torch.full((len(src), 1), BOS)
+        for _ in range(max_len):
+            prefix = torch.cat([prefix, model.decode(prefix, memory, src)[:, -1].argmax(-1)], dim=1)
+    return prefix.tolist()
 
 
 def _only_first_sentence(model, src, max_len=32):
@@ -813,6 +884,10 @@ TRANSLATE = Exercise(
               _translate(pick=lambda logits: logits[:, 0].argmax(-1))),
         Wrong("wrong axis", "logits[:, :, -1] is one word's score at all positions. logits are [B, m, V]: the last position is "
               "logits[:, -1], and argmax runs over its words.", _translate(pick=lambda logits: logits[:, :, -1].argmax(-1))),
+        Wrong("all positions", "The words of all positions are joined to the prefix. Only the last position's word is new; the "
+              "others are said already.", _all_positions),
+        Wrong("word without axis", "The new words have shape [B] and the prefix [B, m]. Give the words a second axis, "
+              "word[:, None], before you join them.", _word_without_axis),
         Wrong("least likely", "You take the least likely word (argmin).",
               _translate(pick=lambda logits: logits[:, -1].argmin(-1))),
         Wrong("sampled", "Words are drawn at random. Greedy writing takes the likeliest one.", _translate(pick=_sampled)),
@@ -847,6 +922,8 @@ TRANSLATE = Exercise(
         Wrong("another limit", "The default of max_len is 32.", _short_default),
         Wrong("encoded again", "The source is encoded again for every word. Its memory never changes: encode it once, before "
               "the loop.", _translate(again=True)),
+        Wrong("whole model", "model(src, prefix) reads the source again for every word. Its memory never changes: "
+              "model.encode(src) once, then model.decode(prefix, memory, src).", _whole_model),
         Wrong("training mode", "The model stays in training mode, so dropout changes words at random. Call model.eval() "
               "first.", _translate(prepare=lambda model: None)),
         Wrong("gradients", "Gradients are recorded for every word, which costs time and memory. Translate under "

@@ -19,8 +19,8 @@ HOPELESS_AFTER = 15  # steps on eight sentences
 # ---- 9.2 train_step ---------------------------------------------------------------------------------
 
 
-class _Bigrams(nn.Module):
-    """A model of two tables: logits [B, m, V] from the sum of the source's rows and the prefix's tokens."""
+class StandIn(nn.Module):
+    """A model of two tables: logits [B, m, V] from the source's rows and the tokens of the prefix."""
 
     def __init__(self, source: torch.Tensor, target: torch.Tensor):
         super().__init__()
@@ -65,7 +65,7 @@ def _train_step(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]) -> 
     inputs: source, target (tables), batches [[src, tgt], …], lr. Reports the returned losses, the steps
     made, the tables afterwards, what the model was given, and whether a batch was changed.
     """
-    model = _Bigrams(build(inputs["source"]), build(inputs["target"]))
+    model = StandIn(build(inputs["source"]), build(inputs["target"]))
     optimizer = _Counting(model.parameters(), lr=inputs["lr"])
     changed: list[str] = []
     for number, (src, tgt) in enumerate(inputs["batches"], 1):
@@ -124,7 +124,7 @@ def _losses_of_steps(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]
 # ---- 9.4 translate ----------------------------------------------------------------------------------
 
 
-class _Scripted(nn.Module):
+class Scripted(nn.Module):
     """Writes a known sentence for each source row, as long as its prefix is the beginning of that sentence.
 
     sentences: for each source token that can stand first in a row, the ids to write, `</s>` included. On any
@@ -189,7 +189,7 @@ class _Scripted(nn.Module):
 @probe("translate")
 def _translate(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]) -> None:
     """Let the learner translate with a scripted model. inputs: sentences, vocabulary, wrong, src, kwargs."""
-    model = _Scripted(inputs["sentences"], inputs["vocabulary"], inputs["wrong"]).train()
+    model = Scripted(inputs["sentences"], inputs["vocabulary"], inputs["wrong"]).train()
     src = inputs["src"].clone()
     values["out"] = plain(symbol(model, src, **inputs["kwargs"]))
     values["changed"] = [] if torch.equal(src, inputs["src"]) else ["src"]
