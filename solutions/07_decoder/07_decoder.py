@@ -155,6 +155,9 @@ grade("7.2", causal_mask)
 # Blocking their whole row would leave softmax nothing to share out, and you would meet NaN.
 #
 # ### TODO 7.3
+#
+# A comparison such as `ids != 7` gives a boolean tensor of the same shape. `tensor[:, None]` puts an axis of length 1 after the first one.
+# (`hint("7.3")` if you are stuck.)
 
 
 # %% todo="7.3"
@@ -267,7 +270,7 @@ architecture("cross-attention")
 #
 # ### TODO 7.5
 #
-# Write `forward`: three lines, one for each sublayer.
+# Write `forward`: three lines, one for each sublayer. `hint("7.5")` helps one step at a time.
 
 
 # %% todo="7.5"
@@ -344,7 +347,7 @@ with unfinished(), torch.no_grad():
 # ### TODO 7.6
 #
 # Attributes: `layers`, an `nn.ModuleList` of $N$ layers, and for Pre-LN `norm`, a `LayerNorm` (for Post-LN set it to `None`).
-# A plain Python list would not do: PyTorch looks for parameters inside modules and does not look into lists.
+# A plain Python list would not do: PyTorch looks for parameters inside modules and does not look into lists. (`hint("7.6")`)
 
 
 # %% todo="7.6"

@@ -71,7 +71,7 @@ print(f"ratio: {d * V / (16 * d * d):.1f}")
 #
 # ### TODO 8.1
 #
-# Attribute `proj`: a linear layer from `d_model` to `vocab_size` **without bias** (`bias=False`).
+# Attribute `proj`: a linear layer from `d_model` to `vocab_size` **without bias** (`bias=False`). Stuck? Run `hint("8.1")`; every call goes one step further, here and for all TODOs below.
 
 
 # %% todo="8.1"
@@ -252,7 +252,7 @@ with unfinished():
 #
 # ### TODO 8.4
 #
-# Four short gaps: tie the weights; encode; decode; forward.
+# Four short gaps: tie the weights; encode; decode; forward. (`hint("8.4")`)
 
 
 # %% todo="8.4"
@@ -499,7 +499,7 @@ sampling_bars(sampling_probs)
 #
 # ### TODO 8.7
 #
-# Four gaps. A hypothesis is a pair `(tokens, total)`. Two idioms: `sorted(pairs, key=lambda pair: pair[1], reverse=True)` sorts by the total, large to small; `max(pairs, key=…)` finds the
+# Four gaps (`hint("8.7")`). A hypothesis is a pair `(tokens, total)`. Two idioms: `sorted(pairs, key=lambda pair: pair[1], reverse=True)` sorts by the total, large to small; `max(pairs, key=…)` finds the
 # largest. `.tolist()` turns a tensor into a list of plain numbers.
 
 
