@@ -648,7 +648,7 @@ def _smooth_cases(draw: Draw) -> list[Case]:
 
 
 def _other_pad_loss_cases(draw: Draw) -> list[Case]:
-    return [_loss_case(draw, pad_id=draw.size(3, 6))]
+    return [_loss_case(draw, pad_id=pad_id) for pad_id in (draw.size(3, 4), draw.size(5, 6))]
 
 
 def _large_cases(draw: Draw) -> list[Case]:
