@@ -101,6 +101,7 @@ question("4-b")
 # Two tools: `x.view(…)` gives a tensor another shape without moving a number, and `x.transpose(a, b)` exchanges two
 # axes. For a hint run `hint("4.1")` in a cell of your own; every further call says more.
 
+
 # %% todo="4.1"
 def split_heads(x, h):
     """Cut the width of x into h heads: [B, n, d] -> [B, h, n, d_k], with d_k = d / h."""
@@ -112,10 +113,12 @@ def split_heads(x, h):
     return x.view(B, n, h, d // h).transpose(1, 2)  # [B, n, h, d_k] -> [B, h, n, d_k]
     ### END SOLUTION
 
+
 # %% test="4.1" points=4
 check("4.1", split_heads)
 ### BEGIN HIDDEN TESTS
 from transformer_lab import grade
+
 grade("4.1", split_heads)
 ### END HIDDEN TESTS
 
@@ -141,6 +144,7 @@ head_split(split_heads)
 # read the line of memory in jumps. `reshape` copies the numbers into the new order when it must (`contiguous()` before
 # `view` does the same).
 
+
 # %% todo="4.4"
 def merge_heads(x):
     """Lay the heads side by side again: [B, h, n, d_k] -> [B, n, d], with d = h · d_k."""
@@ -150,10 +154,12 @@ def merge_heads(x):
     return x.transpose(1, 2).reshape(B, n, h * d_k)  # [B, n, h, d_k] -> [B, n, d]
     ### END SOLUTION
 
+
 # %% test="4.4" points=4
 check("4.4", merge_heads)
 ### BEGIN HIDDEN TESTS
 from transformer_lab import grade
+
 grade("4.4", merge_heads)
 ### END HIDDEN TESTS
 
@@ -176,6 +182,7 @@ with unfinished():
 # Wrong reshapes raise no error, so you must know what they *do*. Six tokens attend to themselves and to what stands before them
 # (a causal mask). We change one token at a time and ask which outputs move. Rows: the token that was changed;
 # columns: the outputs, `#` where one moved. Before you run the cell: which triangle do you expect for the right pair?
+
 
 # %%
 def influence(split, merge, n=6, d=8, h=2):
@@ -244,6 +251,7 @@ with unfinished():
 #
 # **TODO 4.5.** Merge the heads and send them through $W^O$. Until here no head knew of any other; $W^O$ mixes them.
 
+
 # %% todo="4.2"
 class MultiHeadAttention(nn.Module):
     """h attentions side by side, each on d_k = d_model / h features; the last call's weights are kept."""
@@ -278,10 +286,12 @@ class MultiHeadAttention(nn.Module):
         return self.W_o(merge_heads(heads))
         ### END SOLUTION
 
+
 # %% test="4.2" points=14
 check("4.2", MultiHeadAttention)
 ### BEGIN HIDDEN TESTS
 from transformer_lab import grade
+
 grade("4.2", MultiHeadAttention)
 ### END HIDDEN TESTS
 
@@ -335,6 +345,7 @@ question("4-c")
 # **TODO 4.6.** `attention_parameters(d_model, bias=True)`: how many numbers does the module learn? There is no `h` among the
 # arguments. Why?
 
+
 # %% todo="4.6"
 def attention_parameters(d_model, bias=True):
     """How many numbers a MultiHeadAttention of this width learns, as an int."""
@@ -344,10 +355,12 @@ def attention_parameters(d_model, bias=True):
     return 4 * per_layer
     ### END SOLUTION
 
+
 # %% test="4.6" points=2
 check("4.6", attention_parameters)
 ### BEGIN HIDDEN TESTS
 from transformer_lab import grade
+
 grade("4.6", attention_parameters)
 ### END HIDDEN TESTS
 
@@ -363,7 +376,9 @@ with unfinished():
     for h in (1, 8, 64):
         counted = sum(p.numel() for p in MultiHeadAttention(d, h).parameters())
         work = 4 * n * d**2 + h * 2 * n**2 * (d // h)
-        print(f"h = {h:2}   parameters {counted:,}   multiplications {work / 1e6:.0f} million   weights {h * n * n:,}")
+        print(
+            f"h = {h:2}   parameters {counted:,}   multiplications {work / 1e6:.0f} million   weights {h * n * n:,}"
+        )
 
 # %% [markdown]
 # ## 8 · Look into the heads
@@ -409,6 +424,7 @@ question("4-d")
 # This stands on your `MultiHeadAttention`. If it does not pass yet, run `from transformer_lab.parts import MultiHeadAttention` in
 # a cell of its own right here, and delete the cell when yours works.
 
+
 # %% todo="4.7"
 def from_torch(mha):
     """A MultiHeadAttention that gives what the torch.nn.MultiheadAttention `mha` gives."""
@@ -426,10 +442,12 @@ def from_torch(mha):
         ### END SOLUTION
     return own
 
+
 # %% test="4.7" points=5
 check("4.7", from_torch)
 ### BEGIN HIDDEN TESTS
 from transformer_lab import grade
+
 grade("4.7", from_torch)
 ### END HIDDEN TESTS
 
@@ -449,7 +467,9 @@ with unfinished():
         for name, mask in {"attn_mask=~causal": ~causal, "attn_mask=causal": causal}.items():
             other, _ = theirs(x, x, x, attn_mask=mask)
             equal = torch.allclose(out, other, atol=1e-6)
-            print(f"{name:<18} the same as yours: {equal}   NaN in torch's output: {bool(other.isnan().any())}")
+            print(
+                f"{name:<18} the same as yours: {equal}   NaN in torch's output: {bool(other.isnan().any())}"
+            )
 
 # %% [markdown]
 # With the sign the wrong way round every token may look only *ahead*. The last one has nothing ahead of it: all its scores are

@@ -74,6 +74,7 @@ architecture("add & norm")
 #
 # Stuck? Run `hint("5.1")` in a new cell: a question first, then the shapes, then pseudocode.
 
+
 # %% todo="5.1"
 class LayerNorm(nn.Module):
     """Brings every token to mean 0 and variance 1 over its features, then scales and shifts."""
@@ -81,8 +82,8 @@ class LayerNorm(nn.Module):
     def __init__(self, d_model, eps=1e-5):
         super().__init__()
         self.eps = eps
-        self.weight = nn.Parameter(torch.ones(d_model))   # γ [d]
-        self.bias = nn.Parameter(torch.zeros(d_model))    # β [d]
+        self.weight = nn.Parameter(torch.ones(d_model))  # γ [d]
+        self.bias = nn.Parameter(torch.zeros(d_model))  # β [d]
 
     def forward(self, x):  # [..., d]
         # TODO 5.1: centre every token, divide by √(variance + eps), then weight and bias   [..., d]
@@ -92,10 +93,12 @@ class LayerNorm(nn.Module):
         return (x - mean) / torch.sqrt(variance + self.eps) * self.weight + self.bias
         ### END SOLUTION
 
+
 # %% test="5.1" points=8
 check("5.1", LayerNorm)
 ### BEGIN HIDDEN TESTS
 from transformer_lab import grade
+
 grade("5.1", LayerNorm)
 ### END HIDDEN TESTS
 
@@ -117,8 +120,8 @@ with unfinished():
 
 # %%
 torch.manual_seed(5)
-sentence = torch.randn(3, 4) + 1                              # 3 tokens, d = 4
-with_padding = torch.cat([sentence, torch.zeros(5, 4)])       # the same 3 tokens and 5 rows of padding
+sentence = torch.randn(3, 4) + 1  # 3 tokens, d = 4
+with_padding = torch.cat([sentence, torch.zeros(5, 4)])  # the same 3 tokens and 5 rows of padding
 
 with unfinished():
     for name, norm in (("BatchNorm", nn.BatchNorm1d(4)), ("your LayerNorm", LayerNorm(4))):
@@ -127,7 +130,7 @@ with unfinished():
         print("   with padding", norm(with_padding)[0].detach().numpy().round(2))
 
 try:
-    nn.BatchNorm1d(4)(sentence[:1])                           # a batch of one token
+    nn.BatchNorm1d(4)(sentence[:1])  # a batch of one token
 except ValueError as error:
     print("BatchNorm on one token:", error)
 
@@ -177,13 +180,14 @@ geometry(LayerNorm=LayerNorm)
 #
 # `sublayer` is any function or module from $[B, n, d]$ to $[B, n, d]$: call it like a function.
 
+
 # %% todo="5.2"
 class PostNorm(nn.Module):
     """norm(x + dropout(sublayer(x)))"""
 
     def __init__(self, d_model, dropout=0.0):
         super().__init__()
-        self.norm = nn.LayerNorm(d_model)      # or your own LayerNorm(d_model)
+        self.norm = nn.LayerNorm(d_model)  # or your own LayerNorm(d_model)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x, sublayer):  # [B, n, d], a function
@@ -192,12 +196,15 @@ class PostNorm(nn.Module):
         return self.norm(x + self.dropout(sublayer(x)))
         ### END SOLUTION
 
+
 # %% test="5.2" points=5
 check("5.2", PostNorm)
 ### BEGIN HIDDEN TESTS
 from transformer_lab import grade
+
 grade("5.2", PostNorm)
 ### END HIDDEN TESTS
+
 
 # %% todo="5.3"
 class PreNorm(nn.Module):
@@ -205,7 +212,7 @@ class PreNorm(nn.Module):
 
     def __init__(self, d_model, dropout=0.0):
         super().__init__()
-        self.norm = nn.LayerNorm(d_model)      # or your own LayerNorm(d_model)
+        self.norm = nn.LayerNorm(d_model)  # or your own LayerNorm(d_model)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x, sublayer):  # [B, n, d], a function
@@ -214,10 +221,12 @@ class PreNorm(nn.Module):
         return x + self.dropout(sublayer(self.norm(x)))
         ### END SOLUTION
 
+
 # %% test="5.3" points=5
 check("5.3", PreNorm)
 ### BEGIN HIDDEN TESTS
 from transformer_lab import grade
+
 grade("5.3", PreNorm)
 ### END HIDDEN TESTS
 
@@ -239,6 +248,7 @@ grade("5.3", PreNorm)
 #
 # ### TODO 5.4
 
+
 # %% todo="5.4"
 class RMSNorm(nn.Module):
     """Divides every token by the root of its mean square, then scales by weight."""
@@ -246,7 +256,7 @@ class RMSNorm(nn.Module):
     def __init__(self, d_model, eps=1e-6):
         super().__init__()
         self.eps = eps
-        self.weight = nn.Parameter(torch.ones(d_model))   # γ [d]
+        self.weight = nn.Parameter(torch.ones(d_model))  # γ [d]
 
     def forward(self, x):  # [..., d]
         # TODO 5.4: divide x by √(mean of x² + eps), then multiply by weight   [..., d]
@@ -255,10 +265,12 @@ class RMSNorm(nn.Module):
         return x / torch.sqrt(mean_square + self.eps) * self.weight
         ### END SOLUTION
 
+
 # %% test="5.4" points=5
 check("5.4", RMSNorm)
 ### BEGIN HIDDEN TESTS
 from transformer_lab import grade
+
 grade("5.4", RMSNorm)
 ### END HIDDEN TESTS
 
@@ -285,6 +297,7 @@ geometry(RMSNorm=RMSNorm, LayerNorm=LayerNorm)
 # The result, $[\text{depth}]$, is the norm of the loss's gradient at every layer's *input*, first layer first: the root of the sum of its squares over all 16 rows.
 # There is no LayerNorm in this stack: we want to see what the residual does by itself.
 
+
 # %% setup=true
 def deep_stack(depth, d_model, seed):
     """`depth` linear layers and an input [16, d], the same for the same seed."""
@@ -292,10 +305,12 @@ def deep_stack(depth, d_model, seed):
     layers = [nn.Linear(d_model, d_model) for _ in range(depth)]
     return layers, torch.randn(16, d_model, requires_grad=True)
 
+
 # %% [markdown]
 # ### TODO 5.5
 #
 # `torch.autograd.grad(loss, tensors)` returns the gradient of `loss` by each tensor in a list. So keep every layer's input in a list as you go forward.
+
 
 # %% todo="5.5"
 def gradient_norms(depth, d_model, residual, seed=0):
@@ -312,10 +327,12 @@ def gradient_norms(depth, d_model, residual, seed=0):
     return torch.stack([gradient.norm() for gradient in gradients])
     ### END SOLUTION
 
+
 # %% test="5.5" points=5
 check("5.5", gradient_norms)
 ### BEGIN HIDDEN TESTS
 from transformer_lab import grade
+
 grade("5.5", gradient_norms)
 ### END HIDDEN TESTS
 

@@ -67,6 +67,7 @@ architecture("feed-forward")
 #
 # Stuck? Run `hint("6.1")` in a new cell: a question first, then the shapes, then pseudocode.
 
+
 # %% todo="6.1"
 class FeedForward(nn.Module):
     """Widens every token to d_ff, bends with ReLU, narrows back to d_model."""
@@ -90,10 +91,12 @@ class FeedForward(nn.Module):
         return self.linear2(inner)
         ### END SOLUTION
 
+
 # %% test="6.1" points=5
 check("6.1", FeedForward)
 ### BEGIN HIDDEN TESTS
 from transformer_lab import grade
+
 grade("6.1", FeedForward)
 ### END HIDDEN TESTS
 
@@ -130,6 +133,7 @@ with unfinished():
 #
 # ### TODO 6.4
 
+
 # %% todo="6.4"
 def gelu(x):
     """x times the share of a bell curve that lies to the left of x; any shape."""
@@ -138,10 +142,12 @@ def gelu(x):
     return x * 0.5 * (1.0 + torch.erf(x / math.sqrt(2.0)))
     ### END SOLUTION
 
+
 # %% test="6.4" points=3
 check("6.4", gelu)
 ### BEGIN HIDDEN TESTS
 from transformer_lab import grade
+
 grade("6.4", gelu)
 ### END HIDDEN TESTS
 
@@ -174,6 +180,7 @@ with unfinished():
 #
 # `F.silu` is allowed.
 
+
 # %% todo="6.5"
 class SwiGLU(nn.Module):
     """w2(silu(w1 x) ⊙ w3 x), without biases; d_ff is 8 · d_model // 3 unless given."""
@@ -195,10 +202,12 @@ class SwiGLU(nn.Module):
         return self.w2(F.silu(self.w1(x)) * self.w3(x))
         ### END SOLUTION
 
+
 # %% test="6.5" points=4
 check("6.5", SwiGLU)
 ### BEGIN HIDDEN TESTS
 from transformer_lab import grade
+
 grade("6.5", SwiGLU)
 ### END HIDDEN TESTS
 
@@ -250,6 +259,7 @@ architecture("encoder")
 #
 # ### TODO 6.6
 
+
 # %% todo="6.6"
 class EncoderLayer(nn.Module):
     """Self-attention and a feed-forward network, each in an Add & Norm."""
@@ -272,10 +282,12 @@ class EncoderLayer(nn.Module):
         return self.norm2(u, self.ffn)
         ### END SOLUTION
 
+
 # %% test="6.6" points=8
 check("6.6", EncoderLayer)
 ### BEGIN HIDDEN TESTS
 from transformer_lab import grade
+
 grade("6.6", EncoderLayer)
 ### END HIDDEN TESTS
 
@@ -284,6 +296,7 @@ grade("6.6", EncoderLayer)
 #
 # `nn.TransformerEncoderLayer` is torch's own encoder layer. Give both the same weights, and they must compute the same numbers. Two things differ in form: torch keeps
 # $W_q$, $W_k$ and $W_v$ in one tall matrix, and its padding mask says True where attention is **forbidden**.
+
 
 # %%
 def transplant(theirs, mine):
@@ -306,12 +319,14 @@ def transplant(theirs, mine):
 
 
 torch.manual_seed(0)
-sentences = torch.randn(2, 5, 12)                                     # [B, n, d]
-real = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])           # the second sentence ends in two paddings
+sentences = torch.randn(2, 5, 12)  # [B, n, d]
+real = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])  # the second sentence ends in two paddings
 
 with unfinished():
     for norm in ("post", "pre"):
-        theirs = nn.TransformerEncoderLayer(12, 4, 30, dropout=0.0, batch_first=True, norm_first=norm == "pre")
+        theirs = nn.TransformerEncoderLayer(
+            12, 4, 30, dropout=0.0, batch_first=True, norm_first=norm == "pre"
+        )
         for parameter in theirs.parameters():
             parameter.data += 0.3 * torch.randn_like(parameter)  # norms and biases, too
         try:
@@ -335,6 +350,7 @@ with unfinished():
 #
 # ### TODO 6.7
 
+
 # %% todo="6.7"
 class Encoder(nn.Module):
     """N encoder layers in a row; with Pre-Norm, one more norm at the end."""
@@ -355,10 +371,12 @@ class Encoder(nn.Module):
         return self.norm(x)
         ### END SOLUTION
 
+
 # %% test="6.7" points=6
 check("6.7", Encoder)
 ### BEGIN HIDDEN TESTS
 from transformer_lab import grade
+
 grade("6.7", Encoder)
 ### END HIDDEN TESTS
 
@@ -409,6 +427,7 @@ with unfinished():
 #
 # The exact number for the whole Post-Norm encoder, as an `int`.
 
+
 # %% todo="6.8"
 def encoder_parameters(d_model, d_ff, N):
     """How many numbers a Post-Norm encoder of N layers learns, biases and norms included."""
@@ -420,10 +439,12 @@ def encoder_parameters(d_model, d_ff, N):
     return N * (attention + feed_forward + norms)
     ### END SOLUTION
 
+
 # %% test="6.8" points=3
 check("6.8", encoder_parameters)
 ### BEGIN HIDDEN TESTS
 from transformer_lab import grade
+
 grade("6.8", encoder_parameters)
 ### END HIDDEN TESTS
 
