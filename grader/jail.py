@@ -54,6 +54,7 @@ class Limits:
     memory_bytes: int = 2 << 30  # beyond the warm process's own; all processes of a submission together
     scratch_bytes: int = 64 << 20
     processes: int = 48  # threads count too
+    left_running: int = 8  # processes that may go on after their cell has ended
     open_files: int = 256
     cell_output_bytes: int = 1 << 20
     total_output_bytes: int = 8 << 20
@@ -291,6 +292,14 @@ class Prisoner:
         self.peak_bytes = max(self.peak_bytes, used)
         if used > self.limits.memory_bytes:
             self.kill(f"it used more than {self.limits.memory_bytes >> 20} MB of memory")
+
+    def sweep(self) -> int:
+        """End what a cell left running when it is more than a few processes; return how many there were."""
+        left = len(_descendants(self._pid))
+        if left <= self.limits.left_running:
+            return 0
+        self.request({"do": "sweep"}, seconds=10.0)
+        return left
 
     def kill(self, reason: str) -> None:
         """End it and all it started; then raise Killed(reason)."""

@@ -112,9 +112,12 @@ class Session:
         if not cell.source.strip():
             return
         try:
-            answer, _ = self._ready().request(
-                {"do": "cell", "source": cell.source}, seconds=self._at_most(self._limits.cell_seconds)
-            )
+            prisoner, seconds = self._ready(), self._at_most(self._limits.cell_seconds)
+            answer, _ = prisoner.request({"do": "cell", "source": cell.source}, seconds=seconds)
+            if left := prisoner.sweep():
+                self.graded.notes.append(
+                    f"Cell {_label(cell)} left {left} processes running; they were ended."
+                )
         except Killed as killed:
             self._lost(f"this cell ended the process: {killed}", cell)
         except _OutOfTime as out:

@@ -139,5 +139,6 @@ def cases() -> list[Case]:
     everywhere = {number: f"{text}\nimport os; os._exit(1)" for number, text in right_answers().items()}
     found.append(case("die-everywhere", notebook(everywhere), dict.fromkeys(everywhere, 0.0)))
     for name, source in SURVIVED.items():
-        found.append(case(f"load-{name}", notebook(changed(_2_5=f"{answer}\n{source}"))))
+        note = "processes running; they were ended" if name == "fork-bomb" else ""
+        found.append(case(f"load-{name}", notebook(changed(_2_5=f"{answer}\n{source}")), note=note))
     return found

@@ -25,7 +25,7 @@ from tests.hostile.kit import CHAPTER, ROOT, Case, case, notebook
 
 SEED = 20_260_101
 # tight, so that hanging costs little time and taking much costs little memory
-LIMITS = Limits(memory_bytes=512 << 20, cell_seconds=4, exercise_seconds=4, submission_seconds=60)
+LIMITS = Limits(memory_bytes=512 << 20, cell_seconds=5, exercise_seconds=5, submission_seconds=60)
 CONTROLS = (
     case("control-right", notebook()),
     case(

@@ -51,7 +51,8 @@ if any("grade(" in cell for cell in In[:-1]): print("LEAK hidden test")
 
 FILES = f"""
 import os, re
-allowed = re.compile(r"/(scratch|tmp|dev|usr/lib|usr/share|lib|lib64|etc|jail)/|.*/bin/python[0-9.]*$")
+packages = r"/(scratch|tmp|dev|usr/lib|usr/lib64|usr/share|lib|lib64|etc|jail)/"
+allowed = re.compile(packages + r"|.*/bin/python[0-9.]*$")
 skipped = ("lib", "fonts", "zoneinfo")  # where packages are installed
 for folder, folders, files in os.walk("/"):
     if folder == "/": folders.remove("proc")
