@@ -74,9 +74,9 @@ def _course_and_chapter(options: argparse.Namespace):
 
 def _autograde(options: argparse.Namespace) -> int:
     if not options.scheduler:
-        from grader.jail import shared_jail
+        from grader.jail import warm_up_early
 
-        shared_jail(not options.without_isolation)  # warms up while the rest is imported
+        warm_up_early(not options.without_isolation)
     from grader.classroom import run
 
     course, chapter = _course_and_chapter(options)

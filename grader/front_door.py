@@ -27,9 +27,9 @@ class JailedAutograde(Autograde):
     def start(self) -> None:
         """Grade what the options select. Raises NbGraderException as nbgrader's own converter does."""
         # imported here: nbgrader reads this module's settings long before it grades, if ever
-        from grader.jail import shared_jail
+        from grader.jail import warm_up_early
 
-        shared_jail(self.isolated)  # warms up while the rest is imported
+        warm_up_early(self.isolated)
         from grader.classroom import Course, run
         from grader.mistakes import UserMistake
 

@@ -170,6 +170,8 @@ class Jail:
     """
 
     def __init__(self, limits: Limits | None = None, isolated: bool = True, warm: bool = True):
+        if not hasattr(os, "fork") or (isolated and not sys.platform.startswith("linux")):
+            raise JailError(f"{sys.platform} has no isolation that this grader knows")
         self.limits, self.isolated = limits or Limits(), isolated
         self._root = tempfile.mkdtemp(prefix="jail-")
         # sockets that keep messages apart, where there are such: forked workers may write at the same time
@@ -384,6 +386,12 @@ def shared_jail(isolated: bool = True) -> Jail:
         _shared, _shared_by = Jail(isolated=isolated), os.getpid()
         atexit.register(close_shared_jail)
     return _shared
+
+
+def warm_up_early(isolated: bool) -> None:
+    """Start the shared jail, where there can be one, to be warm when the caller's own imports are done."""
+    if hasattr(os, "fork") and (sys.platform.startswith("linux") or not isolated):
+        shared_jail(isolated)
 
 
 def close_shared_jail() -> None:

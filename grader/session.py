@@ -31,7 +31,8 @@ from transformer_lab.checking.problems import Problem
 from transformer_lab.checking.report import Report, RowResult
 
 _PICTURES = {"image/png": b"\x89PNG\r\n\x1a\n", "image/jpeg": b"\xff\xd8\xff"}
-_TEXT_LIMIT = 400
+_TEXT_LIMIT = 400  # characters of a problem's text
+_OUTPUTS_LIMIT = 1000  # outputs of one cell
 
 
 @dataclass
@@ -279,7 +280,7 @@ def clean_outputs(outputs: Any, budget: int) -> tuple[list[NotebookNode], int]:
     HTML, JavaScript, SVG, LaTeX and widgets are dropped: a feedback page must run nothing of a learner's.
     """
     kept: list[NotebookNode] = []
-    for raw in outputs if isinstance(outputs, list) else []:
+    for raw in outputs[:_OUTPUTS_LIMIT] if isinstance(outputs, list) else []:
         cleaned = _clean_output(raw) if isinstance(raw, dict) else None
         if cleaned is None:
             continue

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from typing import Any
 
 _HEADER = struct.Struct(">II")
-JSON_LIMIT = 4 << 20
-BLOB_LIMIT = 64 << 20
+JSON_LIMIT = 8 << 20  # a cell's outputs, each character of which may need six bytes in JSON
+BLOB_LIMIT = 16 << 20  # far more than a case or an observation needs, and read into little memory
 
 
 class ChannelError(Exception):
