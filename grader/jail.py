@@ -60,7 +60,7 @@ class Limits:
     total_output_bytes: int = 8 << 20
     cpu_seconds: int = 600  # of one process
     cell_seconds: float = 60.0
-    exercise_seconds: float = 30.0
+    exercise_seconds: float = 60.0
     submission_seconds: float = 600.0
     restarts: int = 8  # fresh processes after a death
     seccomp: bool = True
