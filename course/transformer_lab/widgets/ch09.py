@@ -230,7 +230,7 @@ class LossCurve(Picture):
         label = f"mean of {SMOOTH} steps"
         (self.line,) = axes.plot([], [], color=BLUE, linewidth=2, label=label)
         axes.set(xlabel="step", ylabel="loss (nats a token)", yscale="log", xlim=(0, data.total + 1))
-        axes.set_ylim(1e-3, 10)
+        axes.set_ylim(3e-4, 10)
         axes.legend(frameon=False)
 
     def draw(self, data: LossData) -> None:
