@@ -18,8 +18,8 @@ def as_nobody(command: list[str], scratch: Path, seconds: float = 300.0) -> subp
     may not enter); nothing outside the namespace changes. Needs root.
     """
     os.chown(scratch, NOBODY, NOBODY)
-    base, repository = Path(sys.base_prefix), Path(__file__).resolve().parents[1]
-    script = ["set -e", *_opened(base, scratch), *_opened(repository, scratch)]
+    repository = Path(__file__).resolve().parents[1]
+    script = ["set -e", *_opened([Path(sys.base_prefix), Path(sys.prefix), repository], scratch)]
     environment = ["env", "-i", f"HOME={scratch}", f"TMPDIR={scratch}", "PATH=/usr/bin:/bin", "LANG=C.UTF-8",
                    "OMP_NUM_THREADS=1", f"PYTHONPATH={repository}"]  # fmt: skip
     user = [
@@ -37,16 +37,19 @@ def as_nobody(command: list[str], scratch: Path, seconds: float = 300.0) -> subp
     )  # fmt: skip
 
 
-def _opened(path: Path, scratch: Path) -> list[str]:
-    """Shell lines that make `path` reachable when a folder above it is closed to others."""
-    closed = [p for p in path.parents if not p.stat().st_mode & 0o001]
-    if not closed:
-        return []
-    top, aside = closed[-1], scratch / f".aside{len(path.parts)}"
-    aside.mkdir(exist_ok=True)
-    lines = [
-        ["mount", "--bind", str(path), str(aside)],
-        ["mount", "-t", "tmpfs", "-o", "mode=755", "none", str(top)],
-    ]
-    lines += [["mkdir", "-p", str(path)], ["mount", "--bind", str(aside), str(path)]]
-    return [shlex.join(line) for line in lines]
+def _opened(paths: list[Path], scratch: Path) -> list[str]:
+    """Shell lines that make `paths` reachable where a folder above one is closed to others.
+
+    Each path is bound aside, then the closed folders are covered by empty open ones, then all comes back.
+    """
+    behind = {path: [p for p in path.parents if not p.stat().st_mode & 0o001] for path in paths}
+    hidden = {path: closed[-1] for path, closed in behind.items() if closed}
+    aside, cover, back = [], [], []
+    for number, path in enumerate(hidden):
+        place = scratch / f".aside{number}"
+        place.mkdir(exist_ok=True)
+        aside.append(["mount", "--bind", str(path), str(place)])
+        back += [["mkdir", "-p", str(path)], ["mount", "--bind", str(place), str(path)]]
+    for top in dict.fromkeys(hidden.values()):
+        cover.append(["mount", "-t", "tmpfs", "-o", "mode=755", "none", str(top)])
+    return [shlex.join(line) for line in [*aside, *cover, *back]]
