@@ -214,7 +214,8 @@ def _tasks(
     def task(student: str) -> Callable[[], tuple]:
         def read() -> tuple:
             found = submissions[student] = intake.read_submission(course.submitted(), student, chapter)
-            return found.data, found.notes, release, this_run["seed"], limits, this_run["isolated"]
+            how = (release, this_run["seed"], limits, this_run["isolated"], (chapter, this_run["exercises"]))
+            return found.data, found.notes, *how
 
         return read
 

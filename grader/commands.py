@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from grader.mistakes import UnknownName
@@ -80,16 +81,20 @@ def _autograde(options: argparse.Namespace) -> int:
     from grader.classroom import run
 
     course, chapter = _course_and_chapter(options)
-    summary = run(
-        course,
-        chapter,
-        students=options.students,
-        workers=options.workers,
-        resume=options.resume,
-        scheduler=options.scheduler,
-        seed=options.seed,
-        isolated=not options.without_isolation,
-    )
+    try:
+        summary = run(
+            course,
+            chapter,
+            students=options.students,
+            workers=options.workers,
+            resume=options.resume,
+            scheduler=options.scheduler,
+            seed=options.seed,
+            isolated=not options.without_isolation,
+        )
+    except KeyboardInterrupt:
+        print("\nInterrupted. Everything finished so far is kept; go on with --resume.", file=sys.stderr)
+        return 130
     print(summary)
     return 0
 

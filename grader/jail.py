@@ -27,7 +27,7 @@ import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from grader.inside.channel import Channel, ChannelClosed, ChannelError, send_descriptor
+from grader.inside.channel import Channel, ChannelClosed, ChannelError, ChannelTimeout, send_descriptor
 
 INSIDE = Path(__file__).resolve().parent / "inside"
 START_SECONDS = 120.0
@@ -233,7 +233,7 @@ class Jail:
         try:
             send_descriptor(self._control, json.dumps(asdict(limits)).encode(), theirs.fileno())
             theirs.close()
-            return Prisoner(ours, limits)
+            return Prisoner(ours, limits, self.isolated)
         except (OSError, ChannelError, Killed) as error:
             ours.close()
             raise JailError(f"the jail could not start a process: {error}; {self.complaints()}") from error
@@ -252,8 +252,8 @@ class Jail:
 class Prisoner:
     """A process forked for one submission; the outside end. `kill` ends all that it ever started."""
 
-    def __init__(self, sock: socket.socket, limits: Limits):
-        self.limits = limits
+    def __init__(self, sock: socket.socket, limits: Limits, isolated: bool):
+        self.limits, self._isolated = limits, isolated
         self.peak_bytes = 0
         self.dead: str | None = None
         self._number = 0
@@ -277,8 +277,10 @@ class Prisoner:
             self._watch()
         except ChannelClosed:
             self.kill("its process ended")
+        except ChannelTimeout:
+            self.kill(f"it ran longer than {seconds:.0f} s")
         except ChannelError as error:
-            self.kill(f"it ran longer than {seconds:.0f} s" if "in time" in str(error) else f"{error}")
+            self.kill(str(error))
         if answer.get("number") != self._number:
             self.kill("it answered something that was not asked")
         return answer, data
@@ -311,23 +313,27 @@ class Prisoner:
 
     def close(self) -> None:
         """End it and all it started, and wait until it is dead."""
-        if self._pidfd is None:
+        if self._closed:
             return
-        self.dead = self.dead or "it was already ended"
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
-        select.select(
-            [self._pidfd], [], [], 10.0
-        )  # readable once dead; its whole process namespace died first
-        os.close(self._pidfd)
-        self._pidfd = None
+        self._closed, self.dead = True, self.dead or "it was already ended"
+        if not self._isolated:  # nothing better than its process group holds together what it started
+            with contextlib.suppress(OSError):
+                os.killpg(self._pid, signal.SIGKILL)
+        if self._pidfd is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            # readable once it is dead; everything in its process namespace died before
+            select.select([self._pidfd], [], [], 10.0)
+            os.close(self._pidfd)
         self._channel.close()
 
 
-def _sender_of_first_message(sock: socket.socket) -> int:
-    """Return the process number of whoever sent the first message, as the kernel vouches for it."""
+def _sender_of_first_message(sock: socket.socket) -> int | None:
+    """Return the number of the process that sent the first message, as the kernel vouches for it (Linux)."""
     if not select.select([sock], [], [], 20.0)[0]:
         raise ChannelError("no sign of life")
+    if not hasattr(socket, "SCM_CREDENTIALS"):
+        return None
     _, extra, _, _ = sock.recvmsg(1, socket.CMSG_SPACE(12), socket.MSG_PEEK)
     for level, kind, data in extra:
         if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:

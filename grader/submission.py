@@ -15,6 +15,7 @@ import nbformat
 from grader.align import align
 from grader.jail import Jail, JailError, Limits, close_shared_jail, isolation_problem, shared_jail
 from grader.mistakes import UserMistake
+from grader.records import exercises_hash
 from grader.session import Graded, grade_notebook
 
 _lock = threading.Lock()  # judging sets torch's defaults for a moment, so a process grades one at a time
@@ -23,8 +24,15 @@ _lock = threading.Lock()  # judging sets torch's defaults for a moment, so a pro
 class NotIsolated(UserMistake):
     """This machine cannot isolate learners' code, and nobody has said to go on without."""
 
-    def __init__(self, problem: str):
-        super().__init__(f"Learners' code cannot be isolated here: {problem}. See `--without-isolation`.")
+    def __str__(self) -> str:
+        return f"Learners' code cannot be isolated here: {self.args[0]}. See `--without-isolation`."
+
+
+class OtherExercises(UserMistake):
+    """A worker's copy of the course is not the one that the class is graded by."""
+
+    def __str__(self) -> str:
+        return "A worker has another version of the course than this machine. Bring both to the same."
 
 
 def grade_bytes(
@@ -34,14 +42,18 @@ def grade_bytes(
     seed: int,
     limits: Limits | None = None,
     isolated: bool = True,
+    exercises: tuple[str, str] | None = None,
 ) -> str:
     """Return what `result` describes, as JSON text.
 
     data: the submitted file, None when there is none; notes: what is known about it already.
     release: the released notebook; seed: draws the judge's cases.
     isolated=False runs learners' code WITHOUT a jail (no file or network protection at all).
-    Raises NotIsolated or JailError, never anything for what a submission does.
+    exercises: the chapter and the hash of what decides its marks, which must be the same here.
+    Raises NotIsolated, OtherExercises or JailError, never anything for what a submission does.
     """
+    if exercises and _exercises_here(exercises[0], release) != exercises[1]:
+        raise OtherExercises
     with _lock:
         aligned = align(data, _release(release))
         graded = _try_twice(
@@ -63,6 +75,11 @@ def result(graded: Graded) -> dict:
         "seconds": round(graded.seconds, 3),
         "peak_bytes": graded.peak_bytes,
     }
+
+
+@lru_cache(maxsize=4)
+def _exercises_here(chapter: str, release: bytes) -> str:
+    return exercises_hash(chapter, release)
 
 
 @lru_cache(maxsize=4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import pickle
 import random
 import shutil
 import signal
@@ -17,12 +18,12 @@ from pathlib import Path
 import pytest
 from nbgrader.api import Gradebook
 
-from grader import classroom
+from grader import classroom, submission
 from grader.__main__ import main
 from grader.jail import isolation_problem
 from grader.records import Records
 from grader.reports import write_reports
-from tests.hostile.kit import CHAPTER, ROOT, case, changed, notebook, points, right_answers
+from tests.hostile.kit import CHAPTER, ROOT, case, changed, notebook, points, release_bytes, right_answers
 
 SEED = 4321
 NAMES = [f"s{number:02}" for number in range(12)]
@@ -248,6 +249,16 @@ def test_reports(course):
 def test_mistakes_of_the_instructor_are_one_clear_line(arguments, course, capsys):
     assert main([*arguments, "--course", str(course.root)]) == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+def test_a_worker_with_other_exercises_is_refused():
+    with pytest.raises(submission.OtherExercises):
+        submission.grade_bytes(None, [], release_bytes(), SEED, exercises=(CHAPTER, "another hash"))
+    for mistake in (
+        submission.OtherExercises(),
+        submission.NotIsolated("why"),
+    ):  # they come back from workers
+        assert str(pickle.loads(pickle.dumps(mistake))) == str(mistake)
 
 
 def test_a_record_says_how_to_recompute_a_mark(course):

@@ -30,6 +30,7 @@ from channel import Channel, ChannelError, receive_descriptor  # noqa: E402
 def warm_up(config: dict) -> None:
     """Import what notebooks import, with one thread everywhere: threads do not survive a fork."""
     sys.path[1:1] = config["path"]
+    sys.path.append("")  # a notebook may import a file that it wrote itself
     sys.dont_write_bytecode = True
     import gc
     import site
@@ -126,14 +127,15 @@ def _become_learner(limits: dict, descriptor: int, config: dict) -> None:
     session = descriptor if descriptor == 3 else os.dup2(descriptor, 3, inheritable=False)
     os.closerange(4, min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 1 << 16))
     null = os.open("/dev/null", os.O_RDWR)
-    for number in (0, 1, 2):
+    for number in (0, 1):
         os.dup2(null, number)
-    os.close(null)
     if config["isolated"]:
         _enter_cell(limits, config)
     else:
         os.chdir(f"{config['scratch']}/work")
         _limit_resources(limits, {"RLIMIT_NPROC"})  # counts all of the user's processes here
+    os.dup2(null, 2)  # until here a failure was the jail's, and told
+    os.close(null)
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a file that grows too large is an OSError, not a death
     os.nice(5)
     channel = Channel(socket.socket(fileno=session))
