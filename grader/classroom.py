@@ -89,6 +89,7 @@ class Summary:
 
     chapter: str
     graded: list[dict] = field(default_factory=list)  # records
+    failed: dict[str, str] = field(default_factory=dict)  # student: what went wrong in the grader itself
     skipped: int = 0
     seconds: float = 0.0
 
@@ -105,6 +106,9 @@ class Summary:
         for record in odd:
             lines.append(f"  {record['student']!r}: {record['score']:g} of {record['max']:g}")
             lines += [f"      {note}" for note in record["notes"][:6]]
+        lines += [
+            f"THE GRADER FAILED on {name!r}, who has no mark: {why}" for name, why in self.failed.items()
+        ]
         return "\n".join(lines)
 
 
@@ -137,6 +141,8 @@ def run(
     elif scheduler is None and (problem := isolation_problem()):
         raise NotIsolated(problem)
     chosen = _choose(intake.students(course.submitted(), chapter), students, chapter)
+    for name in intake.unusable_names(course.submitted(), chapter):
+        say(f"Left out: the folder {name} has a name that can be no student's id.")
     records = Records(course.root, chapter)
     this_run = _this_run(records, chapter, seed, release, resume, isolated)
     tasks, submissions = _tasks(course, chapter, chosen, release, this_run, records, limits)
@@ -149,11 +155,16 @@ def run(
     bar = tqdm(total=len(tasks), desc=chapter, unit="submission", disable=quiet or not tasks)
     with _writer(course, chapter, release) as writer, bar:
         for student, outcome in outcomes:
-            found = submissions.pop(student)
+            bar.update()
+            found = submissions.pop(student, None)
+            if isinstance(outcome, UserMistake):  # of everyone's, not of this submission's
+                raise outcome
+            if isinstance(outcome, BaseException):
+                summary.failed[student] = f"{type(outcome).__name__}: {outcome}"
+                continue
             record = _write(course, writer, found, chapter, json.loads(outcome), this_run, create)
             records.append(record)
             summary.graded.append(record)
-            bar.update()
     summary.graded.sort(key=lambda record: record["student"])
     summary.seconds = time.monotonic() - start
     return summary
@@ -303,6 +314,9 @@ def regrade(
     with bar, contextlib.closing(pool.on_this_machine(tasks, cores())) as outcomes:
         for student, outcome in outcomes:
             record = recorded[student]
+            if isinstance(outcome, BaseException):
+                differences.append(f"{student!r}: could not be graded again: {outcome}")
+                continue
             differences += _compare(
                 record,
                 json.loads(outcome)["marks"],

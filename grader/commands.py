@@ -96,7 +96,7 @@ def _autograde(options: argparse.Namespace) -> int:
         print("\nInterrupted. Everything finished so far is kept; go on with --resume.", file=sys.stderr)
         return 130
     print(summary)
-    return 0
+    return 1 if summary.failed else 0
 
 
 def _report(options: argparse.Namespace) -> int:

@@ -55,6 +55,10 @@ class JailedAutograde(Autograde):
             self.log.info("%s: %g of %g", record["student"], record["score"], record["max"])
             for note in record["notes"]:
                 self.log.warning("%s: %s", record["student"], note)
+        if summary.failed:
+            for student, why in summary.failed.items():
+                self.log.error("The grader failed on %s: %s", student, why)
+            raise NbGraderException("The grader failed on some submissions.")
 
     def _selected(self, submitted: Path) -> list[str]:
         """Return the students whose submissions are new, newer than before, or wanted anew (--force)."""

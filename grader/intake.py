@@ -41,10 +41,19 @@ class Submission:
 
 def students(submitted: Path, chapter: str) -> list[str]:
     """Return the ids of all students with a folder for `chapter`, sorted."""
+    return sorted(name for name in _folders(submitted, chapter) if name.isprintable())
+
+
+def unusable_names(submitted: Path, chapter: str) -> list[str]:
+    """Return the names of folders that can be no student's id: bytes that are no text, control characters."""
+    return sorted(ascii(name) for name in _folders(submitted, chapter) if not name.isprintable())
+
+
+def _folders(submitted: Path, chapter: str) -> list[str]:
     if not submitted.is_dir():
         return []
     names = [entry.name for entry in os.scandir(submitted) if not entry.name.startswith(".")]
-    return sorted(name for name in names if os.path.lexists(submitted / name / chapter))
+    return [name for name in names if os.path.lexists(submitted / name / chapter)]
 
 
 def read_submission(submitted: Path, student: str, chapter: str) -> Submission:

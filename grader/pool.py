@@ -15,6 +15,7 @@ from concurrent.futures.process import BrokenProcessPool
 from grader.submission import grade_bytes, warm_jail
 
 Task = Callable[[], tuple]  # reads a submission and returns grade_bytes's arguments
+Outcome = tuple[str, str | BaseException]  # a student, and the result as JSON or why the grader has none
 TRIES = 3
 
 
@@ -30,12 +31,11 @@ def _start_worker() -> None:
     torch.set_num_threads(1)
 
 
-def on_this_machine(tasks: dict[str, Task], workers: int, isolated: bool = True) -> Iterator[tuple[str, str]]:
-    """Yield (student, result as JSON) as submissions finish. A worker process that dies is replaced.
+def on_this_machine(tasks: dict[str, Task], workers: int, isolated: bool = True) -> Iterator[Outcome]:
+    """Grade on this machine's cores.
 
     The workers start at this call, not at the first result. They are forked where that is safe, so that torch
-    is imported once and one jail serves them all.
-    Raises what grade_bytes raises, and BrokenProcessPool when workers keep dying.
+    is imported once and one jail serves them all. A submission whose worker dies is tried once more, alone.
     """
     if workers == 1 or len(tasks) < 2:
         return _in_this_process(tasks)
@@ -51,43 +51,55 @@ def _new_pool(workers: int) -> ProcessPoolExecutor:
     return pool
 
 
-def _in_this_process(tasks: dict[str, Task]) -> Iterator[tuple[str, str]]:
+def _in_this_process(tasks: dict[str, Task]) -> Iterator[Outcome]:
     """The jail stays warm afterwards: formgrader's next single submission is graded at once."""
     for student, task in tasks.items():
-        yield student, grade_bytes(*task())
-
-
-def _in_a_pool(
-    pool: ProcessPoolExecutor, waiting: dict[str, Task], workers: int
-) -> Iterator[tuple[str, str]]:
-    for attempt in range(1, TRIES + 1):
         try:
-            for student, outcome in _drain(pool, waiting, workers):
+            outcome = grade_bytes(*task())
+        except Exception as error:  # told to whoever asked; the next submission is graded all the same
+            outcome = error
+        yield student, outcome
+
+
+def _in_a_pool(pool: ProcessPoolExecutor, waiting: dict[str, Task], workers: int) -> Iterator[Outcome]:
+    while waiting:
+        running: dict[Future, str] = {}
+        try:
+            for student, outcome in _drain(pool, waiting, running, workers):
                 del waiting[student]
                 yield student, outcome
             pool.shutdown()
-            return
         except BrokenProcessPool:
-            if attempt == TRIES:
-                raise
+            for student in list(running.values()):  # one of these took the pool down
+                yield student, _alone(waiting.pop(student))
             pool = _new_pool(workers)
         except BaseException:
             _end_now(pool)
             raise
 
 
-def _drain(pool: ProcessPoolExecutor, tasks: dict[str, Task], workers: int) -> Iterator[tuple[str, str]]:
-    """Keep every worker busy while holding only a few submissions in memory."""
-    students = iter(list(tasks))
-    running: dict[Future, str] = {}
+def _drain(
+    pool: ProcessPoolExecutor, waiting: dict[str, Task], running: dict[Future, str], workers: int
+) -> Iterator[Outcome]:
+    """Keep every worker busy while holding only a few submissions in memory. Raises BrokenProcessPool."""
+    students = iter(list(waiting))
     while True:
         while len(running) < 2 * workers and (student := next(students, None)) is not None:
-            running[pool.submit(grade_bytes, *tasks[student]())] = student
+            running[pool.submit(grade_bytes, *waiting[student]())] = student
         if not running:
             return
         done, _ = wait(running, return_when=FIRST_COMPLETED)
         for future in done:
-            yield running.pop(future), future.result()
+            error = future.exception()
+            if isinstance(error, BrokenProcessPool):
+                raise error
+            yield running.pop(future), error or future.result()
+
+
+def _alone(task: Task) -> str | BaseException:
+    with _new_pool(1) as pool:
+        future = pool.submit(grade_bytes, *task())
+        return future.exception() or future.result()
 
 
 def _end_now(pool: ProcessPoolExecutor) -> None:
@@ -98,10 +110,10 @@ def _end_now(pool: ProcessPoolExecutor) -> None:
             process.kill()
 
 
-def on_dask(tasks: dict[str, Task], address: str) -> Iterator[tuple[str, str]]:
-    """The same on the workers of a Dask scheduler. A submission whose worker is lost is tried on another.
+def on_dask(tasks: dict[str, Task], address: str) -> Iterator[Outcome]:
+    """Grade on the workers of a Dask scheduler. A submission whose worker is lost is tried on another.
 
-    Workers need this package installed and may share nothing else with this machine.
+    Workers need a copy of this repository and its environment, and share nothing else with this machine.
     Start them with one thread each: a process grades one submission at a time.
     """
     from distributed import Client, as_completed
@@ -121,7 +133,7 @@ def on_dask(tasks: dict[str, Task], address: str) -> Iterator[tuple[str, str]]:
 
         pending = as_completed([f for f in (submit_next() for _ in range(window)) if f is not None])
         for future in pending:
-            yield names.pop(future.key), future.result()
+            yield names.pop(future.key), future.exception() or future.result()
             future.release()
             if (more := submit_next()) is not None:
                 pending.add(more)

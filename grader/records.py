@@ -81,7 +81,7 @@ class Records:
                 file.seek(-1, os.SEEK_END)
                 if file.read(1) != b"\n":  # a crash cut the last line short
                     file.write(b"\n")
-            file.write(json.dumps(line, ensure_ascii=False, sort_keys=True).encode() + b"\n")
+            file.write(json.dumps(line, sort_keys=True).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
 

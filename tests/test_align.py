@@ -10,7 +10,7 @@ import nbformat
 import pytest
 
 from grader.align import EXTRA, align, read_cells, role
-from grader.intake import read_submission, students
+from grader.intake import read_submission, students, unusable_names
 from grader.liveness import live_cells
 from tests.hostile import notebooks
 from tests.hostile.kit import CHAPTER, data, notebook, release, release_bytes, right_answers
@@ -107,11 +107,12 @@ def handed_in(tmp_path, files: dict[str, bytes], student: str = "ann"):
 
 
 def test_students_are_listed_by_folder(tmp_path):
-    for name in ("bob", "=cmd", "名前", ".hidden"):
+    for name in ("bob", "=cmd", "名前", ".hidden", "a\nb", os.fsdecode(b"\xff\xfe")):
         handed_in(tmp_path, {}, name)
     (tmp_path / "empty").mkdir()
     assert students(tmp_path, CHAPTER) == ["=cmd", "bob", "名前"]
     assert students(tmp_path / "missing", CHAPTER) == []
+    assert unusable_names(tmp_path, CHAPTER) == [r"'\udcff\udcfe'", r"'a\nb'"]
 
 
 def test_links_are_not_followed_anywhere(tmp_path):

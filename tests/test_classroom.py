@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from nbgrader.api import Gradebook
 
-from grader import classroom, submission
+from grader import classroom, pool, submission
 from grader.__main__ import main
 from grader.jail import isolation_problem
 from grader.records import Records
@@ -249,6 +249,56 @@ def test_reports(course):
 def test_mistakes_of_the_instructor_are_one_clear_line(arguments, course, capsys):
     assert main([*arguments, "--course", str(course.root)]) == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+def grade_or_die(data, *_how) -> str:
+    """Stands in for grade_bytes in workers: some bytes end the process, some raise, the rest come back."""
+    if data == b"die":
+        os._exit(1)
+    if data == b"raise":
+        raise RuntimeError("broken")
+    return data.decode()
+
+
+def test_what_breaks_a_worker_costs_no_other_submission(monkeypatch):
+    monkeypatch.setattr(pool, "grade_bytes", grade_or_die)
+    monkeypatch.setattr(pool, "warm_jail", lambda _isolated: None)
+    contents = {f"s{n}": b"die" if n in (2, 7) else b"raise" if n == 5 else b"%d" % n for n in range(12)}
+    tasks = {student: (lambda content=content: (content,)) for student, content in contents.items()}
+    outcomes = dict(pool.on_this_machine(tasks, workers=2))
+    assert set(outcomes) == set(contents)
+    failed = {student for student, outcome in outcomes.items() if isinstance(outcome, BaseException)}
+    assert failed == {"s2", "s5", "s7"}
+    assert all(
+        outcomes[student] == content.decode()
+        for student, content in contents.items()
+        if student not in failed
+    )
+
+
+def test_a_failure_of_the_grader_is_told_and_leaves_others_alone(course, monkeypatch, capsys):
+    real = pool.grade_bytes
+
+    def fails_on_blank(data, *how, **more):
+        if rb"NotImplementedError(\"TODO 2.5" in data:
+            raise RuntimeError("the grader broke")
+        return real(data, *how, **more)
+
+    monkeypatch.setattr(pool, "grade_bytes", fails_on_blank)
+    arguments = [
+        "autograde",
+        "02",
+        "--students",
+        "s00",
+        "s01",
+        "--workers",
+        "1",
+        "--course",
+        str(course.root),
+    ]
+    assert main(arguments) == 1
+    assert "THE GRADER FAILED on 's01'" in capsys.readouterr().out
+    assert set(marks(course)) == {"s00"}
 
 
 def test_a_worker_with_other_exercises_is_refused():
