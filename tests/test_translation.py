@@ -79,6 +79,13 @@ def test_one_translation_each_way(many):
     assert max(map(len, back.values())) == 1
 
 
+def test_number_can_be_told_where_chinese_needs_it(many):
+    """ "Which sheep" and "the sheep that we saw" may mean one or many: then the verb must say which."""
+    assert not sample(many, r"\bwhich (\w+ ){0,2}(sheep|fish)\b")
+    for en, _ in sample(many, r"\bthe (\w+ ){0,2}(sheep|fish) that\b"):
+        assert re.search(r"\b(is|are)\b", en), en
+
+
 def test_sentences_are_deterministic():
     assert [sentence(random.Random(5)) for _ in range(3)] == [sentence(random.Random(5))] * 3
 

@@ -74,12 +74,14 @@ def ablation(
 ) -> Iterator[Row]:
     """Train every variant from the same start, with the same steps and the same batches; yields row by row.
 
-    A layer somebody else wrote brings its own Add & Norm: "no residual" then uses the finished layers.
+    The finished `Transformer` holds the parts, so that one can be exchanged. A layer somebody else wrote
+    brings its own Add & Norm: "no residual" then uses the finished layers.
     """
     for variant in VARIANTS:
-        used = dict(parts or {}) | variant.parts
+        fixed = {"Transformer"}
         if "PostNorm" in variant.parts:
-            used = {name: part for name, part in used.items() if "coder" not in name}
+            fixed |= {"EncoderLayer", "Encoder", "DecoderLayer", "Decoder"}
+        used = {name: part for name, part in (parts or {}).items() if name not in fixed} | variant.parts
         trainer = Trainer(corpus, replace(settings, h=variant.h or settings.h), used).train(progress=progress)
         last = trainer.losses[-20:]
         score = exact_match(trainer.model, corpus, corpus.heldout[:sentences])

@@ -84,7 +84,9 @@ def event(draw: Draw) -> Phrase:
         del questions["what"]  # Chinese says 看什么 of books and of movies
     if name in NOUNS:
         questions |= {"where": 3, "when": 3} if tense == "p" else {}
-        questions |= {"which": 6, "whose": 2} if verb.base not in ("draw", "write", "make") else {}
+        chosen = verb.base not in ("draw", "write", "make")
+        questions |= {"which": 9} if chosen and NOUNS[name].shows_number else {}
+        questions |= {"whose": 2} if chosen else {}
         questions |= {"how many": 3} if tense in "pf" else {}
     negated, question = mood(draw, tense, questions)
     clause = Clause(draw, someone(draw, negated, question), verb, tense, negated, question)
@@ -139,7 +141,8 @@ def state(draw: Draw) -> Phrase:
         clause.object = asked_object(draw, "", "what")
     else:
         name = draw.pick(verb.objects)
-        if name in NOUNS and name in MADE and verb.base == "like" and draw.chance(0.5):
+        known = name in MADE and name in NOUNS and NOUNS[name].shows_number
+        if known and verb.base == "like" and draw.chance(0.5):
             clause.object = described(draw, name)
         else:
             clause.object = an_object(draw, name, determiners(verb, "s", negated, question, counted=False))

@@ -17,6 +17,11 @@ class Noun:
     measure: str  # the Chinese measure word: 一 *只* 猫
     adjectives: tuple[str, ...] = ()  # those that may stand before it
 
+    @property
+    def shows_number(self) -> bool:
+        """Not so sheep and fish: "which sheep" may be one or many, and Chinese would have to know."""
+        return self.singular != self.plural
+
 
 @dataclass(frozen=True)
 class Mass:

@@ -125,7 +125,7 @@ def described(draw: Draw, name: str) -> NounPhrase:
     when = NOTHING
     if verb.past_is_base or draw.chance(0.4):
         when = pair(draw, *draw.pick(lx.TIMES["p"]))
-    noun = thing(draw, NOUNS[name], draw.pick(("that", "that", "those")), adjectives=0.1)
+    noun = thing(draw, NOUNS[name], draw.pick(("that", "those")), adjectives=0.1)
     the, that, did = noun.en[0][1], draw.link(), draw.link()
     en = tokens("the", the) + noun.en[1:] + tokens("that", that) + who.en + tokens(verb.past, did) + when.en
     zh = who.zh + when.zh + tokens(verb.zh, did) + tokens("的", that) + noun.zh
