@@ -37,6 +37,11 @@ _HELP = (
     "kernel.apparmor_restrict_unprivileged_userns=0"
 )
 _count = itertools.count()
+_PYTHON = f"/jail/python/bin/python{sys.version_info.major}.{sys.version_info.minor}"
+_SYSTEM = (
+    "/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo", "/usr/share/fonts",
+    "/etc/ld.so.cache", "/etc/fonts", "/etc/localtime",
+)  # fmt: skip
 _ROOTS_STAND_IN = (
     1_900_000_000  # user ids from here on belong to nobody; root's jails run as them, each as its own
 )
@@ -88,32 +93,30 @@ def _course_folder() -> Path:
 
 
 def _visible() -> list[list[str]]:
-    """[source, target] of everything that can be read in the jail."""
-    python = os.path.realpath(sys.executable)
-    library = sysconfig.get_path("stdlib")
-    pairs = [
-        [p, p]
-        for p in ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo", "/usr/share/fonts")
-    ]
-    pairs += [[p, p] for p in ("/etc/ld.so.cache", "/etc/fonts", "/etc/localtime")]
-    pairs += [[python, python], [library, library]]
-    shared = Path(sys.base_prefix, "lib")
-    pairs += [[str(p), str(p)] for p in shared.glob("libpython*.so*")] if sys.base_prefix != "/usr" else []
-    if (Path(sys.base_prefix) / "conda-meta").is_dir():  # conda keeps every shared library there
-        pairs += [[str(shared), str(shared)]]
-    pairs += [[p, p] for p in _package_folders()]
+    """[source, target] of everything that can be read in the jail.
+
+    Python and its packages stand in neutral places: a learner sees no path of this machine, and a course or
+    an environment below /tmp is in nobody's way.
+    """
+    pairs = [[path, path] for path in _SYSTEM]
+    pairs.append([os.path.realpath(sys.executable), _PYTHON])
+    base, library = Path(sys.base_prefix), Path(sysconfig.get_path("stdlib"))
+    if (base / "conda-meta").is_dir():  # conda keeps every shared library beside Python's own
+        pairs.append([str(base / "lib"), "/jail/python/lib"])
+    else:
+        pairs.append([str(library), f"/jail/python/lib/{library.name}"])
+        platform = Path(sysconfig.get_path("platstdlib"))
+        if "lib64" in platform.parts:
+            pairs.append([str(platform), f"/jail/python/lib64/{platform.name}"])
+        pairs += [[str(p), f"/jail/python/lib/{p.name}"] for p in (base / "lib").glob("libpython*.so*")]
+    pairs += [[source, target] for source, target in zip(_package_folders(), _package_targets(), strict=True)]
     pairs += [[str(INSIDE), "/jail/inside"], [str(_course_folder()), "/jail/course/transformer_lab"]]
-    return [pair for pair in _outermost(pairs) if os.path.lexists(pair[0])]
+    return [pair for pair in pairs if os.path.lexists(pair[0])]
 
 
-def _outermost(pairs: list[list[str]]) -> list[list[str]]:
-    """Leave out what an earlier folder shows at the same place anyway."""
-    kept: list[list[str]] = []
-    for source, target in pairs:
-        covered = any(s == t and source == target and Path(source).is_relative_to(s) for s, t in kept)
-        if not covered:
-            kept.append([source, target])
-    return kept
+def _package_targets() -> list[str]:
+    """Where package folders stand in the jail; by the last part, library code is told from a learner's."""
+    return [f"/jail/packages/{number}/site-packages" for number in range(len(_package_folders()))]
 
 
 def _configuration(limits: Limits, root: str, isolated: bool) -> dict:
@@ -127,11 +130,11 @@ def _configuration(limits: Limits, root: str, isolated: bool) -> dict:
         "visible": _visible() if isolated else [],
         "as_root": as_root,
         "outside_ids": [user, user] if as_root else [0, 0],
-        "python": os.path.realpath(sys.executable),
+        "python": _PYTHON,
         "environment": _environment(scratch),
         "worker": {
             "isolated": isolated,
-            "path": [course, *_package_folders()],
+            "path": [course, *(_package_targets() if isolated else _package_folders())],
             "imports": list(_IMPORTS),
             "inside_id": _INSIDE_ID,
             "scratch": scratch,
@@ -183,7 +186,7 @@ class Jail:
         told = json.dumps(config if isolated else config["worker"])
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the jail)
         self._process = subprocess.Popen(
-            [config["python"], "-I", "-S", "-B", str(script), str(theirs.fileno()), told],
+            [os.path.realpath(sys.executable), "-I", "-S", "-B", str(script), str(theirs.fileno()), told],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=self._errors,

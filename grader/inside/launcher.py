@@ -34,9 +34,7 @@ def build_root(root: str, visible: list[list[str]], uid: int) -> None:
     for name, number in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
         os.symlink(f"/proc/self/fd/{number}", f"{root}/dev/{name}")
     os.symlink("/proc/self/fd", f"{root}/dev/fd")
-    # A course or a Python that lies below /tmp needs a real folder there; TMPDIR leads to scratch either way.
-    if not any(target.startswith("/tmp/") for _, target in visible):
-        os.symlink("/scratch/tmp", f"{root}/tmp")
+    os.symlink("/scratch/tmp", f"{root}/tmp")
     os.symlink("/scratch/tmp", f"{root}/dev/shm")
     _write(f"{root}/etc/passwd", f"learner:x:{uid}:{uid}::/scratch/home:/bin/false\n")
     _write(f"{root}/etc/group", f"learner:x:{uid}:\n")

@@ -52,8 +52,8 @@ if any("grade(" in cell for cell in In[:-1]): print("LEAK hidden test")
 FILES = f"""
 import os, re
 packages = r"/(scratch|tmp|dev|usr/lib|usr/lib64|usr/share|lib|lib64|etc|jail)/"
-allowed = re.compile(packages + r"|.*/bin/python[0-9.]*$")
-skipped = ("lib", "fonts", "zoneinfo")  # where packages are installed
+allowed = re.compile(packages)
+skipped = ("lib", "packages", "fonts", "zoneinfo")  # where packages are installed
 for folder, folders, files in os.walk("/"):
     if folder == "/": folders.remove("proc")
     folders[:] = [name for name in folders if name not in skipped]
@@ -63,7 +63,8 @@ for folder, folders, files in os.walk("/"):
         if name in ("gradebook.db", "judge.py", "keys.py", "nbgrader_config.py"): print("LEAK file", path)
 for path in ({str(ROOT / "grader")!r}, {str(ROOT / "solutions")!r}):
     if os.path.exists(path): print("LEAK course root", path)
-if sorted(os.listdir("/jail")) != ["course", "inside"]: print("LEAK", os.listdir("/jail"))
+shown = sorted(os.listdir("/jail"))
+if shown != ["course", "inside", "packages", "python"]: print("LEAK", shown)
 if os.listdir("/jail/course") != ["transformer_lab"]: print("LEAK", os.listdir("/jail/course"))
 try:
     import grader
