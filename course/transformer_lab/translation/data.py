@@ -85,7 +85,7 @@ def encode_sentences(sentences: Sequence[Sequence[str]], vocab: Mapping[str, int
 
 
 def make_corpus(
-    seed: int = 0, train: int = 30_000, heldout: int = 1_000, unseen: int = 500, source: str = "en"
+    seed: int = 0, train: int = 60_000, heldout: int = 1_000, unseen: int = 500, source: str = "en"
 ) -> Corpus:
     """Draw three sets that share no sentence on either side; held-out words all occur in training."""
     rng, lemmas = random.Random(seed), lemma_of()

@@ -43,15 +43,19 @@ def autograding() -> bool:
 
 @dataclass(frozen=True)
 class Settings:
-    """What decides a training run; the defaults were chosen by experiment for two CPU cores."""
+    """What decides a training run; the defaults were chosen by experiment for two CPU cores.
+
+    They belong to the 60,000 sentences of `make_corpus`. Half as many sentences, each seen four times, cost
+    the same and came to 98.5 to 99.3 % of held-out sentences instead of 99.4 to 99.6 %.
+    """
 
     d_model: int = 96
     h: int = 4
     d_ff: int = 192
     N: int = 2
     norm: str = "pre"
-    dropout: float = 0.0  # thirty thousand sentences seen four times: there is nothing to overfit to
-    epochs: int = 4
+    dropout: float = 0.0  # sixty thousand sentences, each seen twice: nothing to overfit to
+    epochs: int = 2
     batch_size: int = 32  # sentences
     warmup: int = 400  # steps
     cooldown: float = 0.7  # the last share of the steps, in which the rate falls to 0
