@@ -15,7 +15,7 @@ import pytest
 from tests.hostile.corpus import corpus
 from tests.hostile.deaths import DAEMON_NAME
 from tests.hostile.kit import ROOT
-from tests.unprivileged import as_nobody
+from tests.unprivileged import as_nobody, open_scratch
 
 SECONDS = 600.0
 
@@ -101,19 +101,23 @@ def test_the_fixtures_hold_code_that_runs():
     assert len(students) == len(set(students))
 
 
-@pytest.mark.timeout(SECONDS + 60)
-@pytest.mark.parametrize("user", ["root", "nobody"])
-def test_every_submission_gets_its_marks_and_touches_no_other(user, tmp_path, record_property):
-    if user == "root" and os.getuid() != 0:
-        pytest.skip("not root: the corpus runs as this user only")
-    command = [sys.executable, "-m", "tests.hostile.run", str(tmp_path)]
+def _run_as(user: str, folder: Path) -> dict:
+    command = [sys.executable, "-m", "tests.hostile.run", str(folder)]
     if user == "nobody" and os.getuid() == 0:
-        tmp_path.parent.chmod(0o755), tmp_path.parent.parent.chmod(0o755)
-        done = as_nobody(command, tmp_path, SECONDS)
+        done = as_nobody(command, folder, SECONDS)
     else:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode == 0, done.stderr[-4000:]
-    results = json.loads((tmp_path / "results.json").read_text())
+    return json.loads((folder / "results.json").read_text())
+
+
+@pytest.mark.timeout(SECONDS + 60)
+@pytest.mark.parametrize("user", ["root", "nobody"])
+def test_every_submission_gets_its_marks_and_touches_no_other(user, record_property):
+    if user == "root" and os.getuid() != 0:
+        pytest.skip("not root: the corpus runs as this user only")
+    with open_scratch() as folder:
+        results = _run_as(user, folder)
     table = _table(results)
     record_property("table", f"as {user}\n{table}")
     print(table)

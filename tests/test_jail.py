@@ -23,7 +23,7 @@ from grader.inside.channel import Channel, ChannelClosed, ChannelError, ChannelT
 from grader.jail import Jail, JailError, Killed, Limits, isolation_problem
 from grader.keys import draw_key
 from tests.hostile.kit import ROOT
-from tests.unprivileged import as_nobody
+from tests.unprivileged import as_nobody, open_scratch
 from transformer_lab.checking import wire
 
 SMALL = Limits(memory_bytes=256 << 20, scratch_bytes=8 << 20, processes=24, cell_output_bytes=50_000)
@@ -439,9 +439,8 @@ def test_a_jail_that_cannot_start_says_why(monkeypatch):
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="not root: all tests above ran as a user without rights already")
-def test_all_of_this_as_a_user_without_rights(tmp_path):
-    for folder in (tmp_path.parent, tmp_path.parent.parent):
-        folder.chmod(0o755)
+def test_all_of_this_as_a_user_without_rights():
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-x", __file__]
-    done = as_nobody([*command, f"--basetemp={tmp_path}/base"], tmp_path, 280)
+    with open_scratch() as folder:
+        done = as_nobody([*command, f"--basetemp={folder}/base"], folder, 280)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
+import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 NOBODY = 65534
+
+
+@contextlib.contextmanager
+def open_scratch() -> Iterator[Path]:
+    """A folder that others can reach; pytest's own lie in one that is closed to them."""
+    folder = Path(tempfile.mkdtemp(prefix="nobody-", dir="/tmp"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def as_nobody(command: list[str], scratch: Path, seconds: float = 300.0) -> subprocess.CompletedProcess:
