@@ -27,7 +27,7 @@ from transformer_lab.translation import (
     tokenize,
     training,
 )
-from transformer_lab.translation.benchmark import compare_throughput
+from transformer_lab.translation.benchmark import compare_throughput, measure
 from transformer_lab.translation.data import batches, holds_pair, lemma_of
 from transformer_lab.translation.training import warmup_lr
 
@@ -459,3 +459,10 @@ def test_ablation_reaches_into_a_transformer_somebody_else_wrote(small):
 def test_throughput_is_compared_on_the_same_batches(corpus):
     speed = compare_throughput(corpus, TINY, steps=3)
     assert speed.ours > 0 and speed.torch > 0
+
+
+def test_the_benchmark_says_what_it_measured(small):
+    line = measure(0, small, replace(TINY, epochs=1))
+    assert re.search(
+        r"seed 0: \d+ s on 1 threads .* held out \d+ of 200 exact .* unseen pairs \d+ of 100", line
+    )

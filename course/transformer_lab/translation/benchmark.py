@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from ..parts import PAD, OutputLayer, PositionalEncoding, TokenEmbedding, causal_mask, initialise, tie_weights
-from .data import Corpus
+from .data import Corpus, make_corpus
+from .decoding import exact_match
 from .training import MAX_LEN, Settings, Trainer, train_step
 
 
@@ -95,3 +97,23 @@ def compare_throughput(
         if i >= warm:
             tokens += int((tgt != PAD).sum())
     return Throughput(*(tokens / spent for _, _, spent in contestants))
+
+
+def measure(seed: int, corpus: Corpus | None = None, settings: Settings | None = None) -> str:
+    """Train one model from nothing and say in one line how long it took and how often it is right."""
+    corpus = corpus or make_corpus(seed)
+    trainer = Trainer(corpus, settings or Settings(seed=seed))
+    started = time.process_time()
+    trainer.train(progress=False)
+    busy = time.process_time() - started
+    heldout, unseen = (exact_match(trainer.model, corpus, s) for s in (corpus.heldout, corpus.unseen))
+    return (
+        f"seed {seed}: {trainer.seconds:.0f} s on {torch.get_num_threads()} threads "
+        f"({busy:.0f} s of processor time); held out {heldout}; unseen pairs {unseen}"
+    )
+
+
+if __name__ == "__main__":  # python -m transformer_lab.translation.benchmark 0 1 2
+    print(f"throughput: {compare_throughput(make_corpus(0, 6_000, 10, 10), steps=150)}", flush=True)
+    for chosen in sys.argv[1:] or ["0"]:
+        print(measure(int(chosen)), flush=True)

@@ -52,7 +52,7 @@ class UnknownWordsError(ValueError):
 
     @staticmethod
     def _sentence(word: str, vocab: Mapping[str, int]) -> str:
-        near = difflib.get_close_matches(word, [w for w in vocab if w not in SPECIALS], n=3, cutoff=0.5)
+        near = difflib.get_close_matches(word, [w for w in vocab if w not in SPECIALS], n=3, cutoff=0.6)
         hint = f" Known words that look like it: {', '.join(near)}." if near else ""
         return f"The word {word!r} is not in the training vocabulary.{hint}"
 
