@@ -189,12 +189,16 @@ SLIPS = {
         MisnamedLayer,
         ["needs pos.weight", "has position.weight", "Rename the attribute"],
     ),
-    "parameters in another order": ("2.5", wrong_order, ["order (offsets, d_model); (d_model, offsets)"]),
+    "parameters in another order": (
+        "2.5",
+        wrong_order,
+        ["order (offsets, d_model); the task says (d_model, offsets)"],
+    ),
     "numpy": ("2.5", similarity(lambda y: y.numpy()), ["numpy array; return a torch.Tensor"]),
     "a wrong dtype": ("2.5", similarity(lambda y: y.double()), ["dtype float64; expected float32"]),
     "a dtype forced on float64": ("2.1", Float32Always, ["dtype float32; expected float64"]),
     "NaN": ("2.5", similarity(lambda y: y / 0 * 0), ["holds NaN in"]),
-    "a modified input": ("2.1", InPlace, ["list of changed inputs", "x += … changes the caller's tensor"]),
+    "a modified input": ("2.1", InPlace, ["changed its input", "x += … changes the caller's tensor"]),
     "an object for the class": (
         "2.1",
         PositionalEncoding(8),
@@ -267,7 +271,7 @@ def test_terminal_shows_rows(capsys):
 
 def test_stub_shows_one_line(capsys):
     check("2.5", unfinished_similarity)
-    assert capsys.readouterr().out == "2.5 position_similarity: not attempted yet. Start with TODO 2.5\n"
+    assert capsys.readouterr().out == "2.5 position_similarity: nothing to judge yet. Next: TODO 2.5\n"
 
 
 def test_half_done_class_passes_the_rows_it_can(capsys):
@@ -278,7 +282,7 @@ def test_half_done_class_passes_the_rows_it_can(capsys):
     check("2.1", Half)
     shown = capsys.readouterr().out
     assert "2.1 PositionalEncoding: 3 of 7 rows pass" in shown
-    assert "○ forward(x) is x + pe[:n]\n      Not attempted yet: TODO 2.4." in shown
+    assert "○ forward(x) is x + pe[:n]\n      Stops at TODO 2.4, which is still open." in shown
 
 
 @pytest.mark.parametrize("todo", ["2.1", "2.2", "2.3", "2.4", 2.1])

@@ -128,7 +128,7 @@ def test_wrong_number_of_results_is_named():
     three = difference({"out.2": RIGHT}, Observation({"out.0": RIGHT, "out.1": RIGHT}), Tolerance(), {})
     assert "a tuple of results was expected, and one value came back" in one.text
     assert "one value was expected, and a tuple came back" in two.text
-    assert "output 2 is missing" in three.text
+    assert "output 2: nothing like it" in three.text
 
 
 def test_a_problem_is_the_difference_unless_all_that_is_looked_at_was_seen():

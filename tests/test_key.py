@@ -38,7 +38,7 @@ def test_right_answer_gets_everything():
 def test_stub_gets_nothing_and_is_told_where_to_start():
     report = judged(stub)
     assert statuses(report) == ["todo", "waits"] and report.score == 0 and not report.attempted
-    assert str(report) == "97.1 double: not attempted yet. Start with TODO 97.1"
+    assert str(report) == "97.1 double: nothing to judge yet. Next: TODO 97.1"
 
 
 def test_rows_earn_by_their_weight():
@@ -147,7 +147,7 @@ def test_a_half_done_answer_can_already_hold_a_mistake():
 
     report = judged(half, two_rows(Wrong("three", "b", triple)))
     assert statuses(report) == ["failed", "todo"] and report.diagnosis[0] == "three"
-    assert report.rows[1].sentence == "Not attempted yet: TODO 97.2."
+    assert report.rows[1].sentence == "Stops at TODO 97.2, which is still open."
 
 
 # ---- what cannot be judged at all -------------------------------------------------------------------
@@ -216,7 +216,7 @@ def test_parameters_in_another_order_are_named():
         exercise(parameters=("a", "b"), reference=pair, rows=(row,), misconceptions=(), alternatives={}), 1
     )
     sentence = judged(lambda b, a: 2 * a + b, key).rows[0].sentence
-    assert "order (b, a)" in sentence and "(a, b) is the contract" in sentence
+    assert "order (b, a)" in sentence and "the task says (a, b)" in sentence
     assert judged(lambda a, b: 2 * a + b, key).passed
     assert judged(lambda first, second: 2 * first + second, key).passed, (
         "other names in the right order will do"

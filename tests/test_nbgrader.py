@@ -108,7 +108,7 @@ def test_half_done_gets_what_its_rows_say(graded):
 def test_half_done_reads_which_rows_pass_and_what_is_next(graded):
     text = words(page(graded, "half_done"))
     assert "2.1 PositionalEncoding : 3 of 7 rows pass" in text or "2.1 PositionalEncoding: 3 of 7" in text
-    assert "Not attempted yet: TODO 2.4." in text
+    assert "Stops at TODO 2.4, which is still open." in text
     assert "Start with TODO 2.6" in text and "Start with TODO 2.7" in text
 
 
@@ -226,5 +226,5 @@ def test_validate_accepts_right_answers(validated):
 def test_validate_refuses_a_blank_notebook_and_says_where_to_start(validated):
     assert "VALIDATION FAILED ON 4 CELL(S)" in validated["blank"]
     assert (
-        "AssertionError: 2.1 PositionalEncoding: not attempted yet. Start with TODO 2.1" in validated["blank"]
+        "AssertionError: 2.1 PositionalEncoding: nothing to judge yet. Next: TODO 2.1" in validated["blank"]
     )

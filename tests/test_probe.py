@@ -237,8 +237,8 @@ EXPLAINED = {
     "types": (lambda x: x @ x.long().T, "Two tensors of different types meet"),
     "layer of another type": (lambda x: nn.Linear(3, 1)(x.double()), "Two tensors of different types meet"),
     "unknown name": (lambda x: unknown_name + x, "written self.name"),  # noqa: F821
-    "too few parameters": (lambda: 1, "fewer arguments than the contract says"),
-    "too many parameters": (lambda x, y: x, "more arguments than the contract says"),
+    "too few parameters": (lambda: 1, "fewer arguments than the task says"),
+    "too many parameters": (lambda x, y: x, "more arguments than the task says"),
 }
 
 
@@ -251,7 +251,7 @@ def test_messages_that_a_newcomer_cannot_read_are_explained(name):
 
 def test_a_parameter_of_another_name_is_explained():
     seen = call(lambda other: other, kwargs={"x": X})
-    assert "A parameter has another name than the contract's" in seen.problem.text
+    assert "A parameter has another name than in the task" in seen.problem.text
 
 
 def test_a_wrong_call_inside_the_learners_code_is_not_taken_for_their_signature():
@@ -260,7 +260,7 @@ def test_a_wrong_call_inside_the_learners_code_is_not_taken_for_their_signature(
 
     for wrong in (lambda x: helper(b=x), lambda x: helper(), lambda x: helper(x, x)):
         text = call(wrong, X).problem.text
-        assert "contract" not in text and "at line" in text
+        assert "in the task" not in text and "at line" in text
 
 
 def test_a_long_line_is_cut(tmp_path):

@@ -72,6 +72,30 @@ class TwiceTwoI(Variant):
         return 2 * torch.arange(0, d_model, 2).float() / d_model
 
 
+class Base10(Variant):
+    def angles(self, d_model, max_len):
+        return torch.arange(max_len).float()[:, None] / 10 ** self.exponent(d_model)
+
+
+class OddIndices(Variant):
+    def exponent(self, d_model):
+        return torch.arange(1, d_model, 2).float() / d_model
+
+
+class NoCosine(Variant):
+    def table(self, d_model, max_len):
+        table = torch.zeros(max_len, d_model)
+        table[:, 0::2] = self.angles(d_model, max_len).sin()
+        return table
+
+
+class CosineOverSine(Variant):
+    def table(self, d_model, max_len):
+        table = torch.zeros(max_len, d_model)
+        table[:, 0::2] = self.angles(d_model, max_len).cos()
+        return table
+
+
 class Base1000(Variant):
     def angles(self, d_model, max_len):
         return torch.arange(max_len).float()[:, None] / 1000 ** self.exponent(d_model)
@@ -317,8 +341,26 @@ POSITIONAL = Exercise(
         ),
         Wrong("base 1000", "The base is 10000; yours is 1000.", Base1000),
         Wrong(
+            "base 10",
+            "The base is 10, not 10000: even the slowest wave turns so fast that far positions look alike again.",
+            Base10,
+        ),
+        Wrong(
+            "odd indices",
+            "You count the odd columns 1, 3, 5, …; 2i are the even ones: 0, 2, 4, ….",
+            OddIndices,
+        ),
+        Wrong("no cosine", "The odd columns are still 0. They need the cosine of the same angles.", NoCosine),
+        Wrong(
+            "cosine over sine",
+            "The cosine stands in the even columns, on top of the sine, and the odd columns are still 0. "
+            "Odd columns are pe[:, 1::2].",
+            CosineOverSine,
+        ),
+        Wrong(
             "no divisor",
-            "The position is not divided by anything, so every column pair turns at the same speed.",
+            "The position is divided by nothing, or by 1, so every column pair turns at the same speed. "
+            "(two_i // d_model rounds every exponent down to 0; use /.)",
             NoDivisor,
         ),
         Wrong(
@@ -869,7 +911,8 @@ LEARNED = Exercise(
         ),
         Wrong(
             "not refused",
-            "Tokens beyond max_len silently get another token's position. Raise a ValueError.",
+            "No ValueError is raised for n > max_len, so tokens beyond it would get another token's position. "
+            "(Returning an error is not enough: write raise.)",
             LearnedClamps,
         ),
         Wrong(

@@ -69,8 +69,8 @@ _SAYS = {
     "and the softmax too sure of itself.",
     "times √d": "The scores are multiplied by the root of the width; divide by it.",
     "scale after softmax": "You divide the weights, after softmax, so a row no longer sums to 1. Divide the scores.",
-    "K not transposed": "Q @ K cannot work: row i of Q must meet row j of K, so K needs its last two axes "
-    "swapped: K.transpose(-2, -1).",
+    "K not transposed": "A product meets shapes that do not fit. The scores are the matrix product Q @ K.transpose(-2, -1): row i "
+    "of Q meets row j of K (* would multiply number by number). The weights then stand in front: weights @ V.",
     "K.T": "K.T turns around all axes, the batch too. Swap only the last two: K.transpose(-2, -1).",
     "K reshaped": "view or reshape gives K the right shape but leaves the numbers in their old order, so they no "
     "longer belong to their token. Swap the axes: K.transpose(-2, -1).",

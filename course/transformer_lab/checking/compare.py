@@ -51,7 +51,11 @@ def difference(
     for name, value in expected.items():
         said = spoken.get(name) or _say(name)
         if name not in seen.values:
-            return Difference("missing", f"{said} is missing: {_missing(name, seen)}.")
+            return Difference("missing", f"{said}: {_missing(name, seen)}.")
+        if name == "changed" and value == [] and seen.values[name]:
+            return Difference(
+                "changed", "Your code changed its input. Make a new tensor and leave the old one."
+            )
         found = _value_difference(said, value, seen.values[name], tolerance)
         if found:
             return found
@@ -253,4 +257,4 @@ def _missing(name: str, seen: Observation) -> str:
         return "a tuple of results was expected, and one value came back"
     if name == "out" and "out.0" in seen.values:
         return "one value was expected, and a tuple came back"
-    return "your code did not produce it"
+    return "nothing like it came out of your code"

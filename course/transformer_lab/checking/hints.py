@@ -23,4 +23,4 @@ def hint(todo: str) -> None:
     if rung + 1 < len(ladder):
         print(f'\nStill stuck? Run hint("{todo}") again for the next one.')
     else:
-        print("\nThis was the last hint. Try it on paper with two tokens and three features.")
+        print("\nThis was the last hint. Try it on paper with the smallest numbers you can.")

@@ -85,7 +85,7 @@ def _unfit(key: AnswerKey, first: Observation) -> Difference | None:
     own = [str(p) for p in first.values.get("parameters") or []]
     wanted = list(key.parameters)
     if own and own != wanted and sorted(own) == sorted(wanted):
-        text = f"The parameters stand in the order ({', '.join(own)}); ({', '.join(wanted)}) is the contract."
+        text = f"The parameters stand in the order ({', '.join(own)}); the task says ({', '.join(wanted)})."
         return Difference("order", text)
     for used in first.values.get("uses") or []:
         if used in key.forbidden:

@@ -231,7 +231,7 @@ def _attribute_sentence(missing: list[str], extra: list[str]) -> str:
     if missing:
         parts.append(f"The module needs {', '.join(missing)}, which yours does not have.")
     if extra:
-        parts.append(f"Yours has {', '.join(extra)}, which the contract does not name.")
+        parts.append(f"Yours has {', '.join(extra)}, which the task does not name.")
     if missing and extra:
         parts.append("Rename the attribute, so that later chapters find it.")
     return " ".join(parts)

@@ -60,7 +60,44 @@ _EXPLAINED = [
     (
         r"mat1 and mat2 shapes cannot be multiplied|must match the size of tensor|batch1 tensor to match|"
         r"Expected size for first two dimensions",
-        "Two shapes do not fit together. Print both on the line before; is a transpose missing?",
+        "Two shapes do not fit together. Print both on the line before. Is a transpose missing, or an axis "
+        "of length 1, as in column[:, None]?",
+    ),
+    (
+        r"The expanded size of the tensor",
+        "The part on the left has another shape than what is stored into it. Print both shapes.",
+    ),
+    (
+        r"bitwise_xor|unsupported operand type\(s\) for \^",
+        "In Python ** is power; ^ is something else.",
+    ),
+    (
+        r"elements cannot be converted to Scalar|only one element tensors|must be real number, not Tensor",
+        "The functions of math take one number. For a tensor use torch's own: torch.sin, torch.exp, ….",
+    ),
+    (
+        r"argument 'input' .*must be Tensor, not (int|float)",
+        "This function of torch takes a tensor. For one plain number use math's: math.sqrt, math.exp, ….",
+    ),
+    (
+        r"'torch\.Size' object is not callable|method' object is not subscriptable|method object is not",
+        "Parentheses and brackets: it is x.size(1), or x.shape[1].",
+    ),
+    (
+        r"unsupported operand type.*'(Linear|Embedding)'",
+        "A layer is called like a function: self.W_q(x).",
+    ),
+    (
+        r"'Embedding' object is not subscriptable",
+        "An nn.Embedding is called with ids, self.pos(ids); its table is self.pos.weight.",
+    ),
+    (
+        r"'NoneType' object (is not|has no)|NoneType",
+        "Something is None here. Does a function forget its return?",
+    ),
+    (
+        r"softmax\(\) (received an invalid combination|missing)",
+        "softmax has to know along which axis: dim=-1 is the last one.",
     ),
     (
         r"the same dtype, but got|expected scalar type",
@@ -68,7 +105,8 @@ _EXPLAINED = [
     ),
     (
         r"^NameError",
-        "Python does not know this name here. What __init__ keeps for forward is written self.name in both.",
+        "Python does not know this name here. Is it spelled as where it is defined, and is that line filled "
+        "in already? (What __init__ keeps for forward is written self.name in both.)",
     ),
 ]
 
@@ -80,15 +118,15 @@ _EXPLAINED_CALLS = [
     ),
     (
         r"got an unexpected keyword argument",
-        "A parameter has another name than the contract's.",
+        "A parameter has another name than in the task.",
     ),
     (
         r"takes .*positional arguments? but \d+ (was|were) given",
-        "It takes fewer arguments than the contract says. In a class, a method's first parameter is self.",
+        "It takes fewer arguments than the task says. In a class, a method's first parameter is self.",
     ),
     (
         r"missing \d+ required (positional|keyword-only) argument",
-        "It takes more arguments than the contract says.",
+        "It takes more arguments than the task says.",
     ),
 ]
 

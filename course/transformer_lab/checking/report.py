@@ -31,7 +31,7 @@ class RowResult:
     def sentence(self) -> str:
         """What the learner reads under the row; empty when it passed."""
         if self.status == "todo" and self.difference:
-            return f"Not attempted yet: TODO {self.difference.text}."
+            return f"Stops at TODO {self.difference.text}, which is still open."
         return self.difference.text if self.difference else ""
 
 
@@ -75,7 +75,7 @@ class Report:
             return f"all {total} rows pass"
         todos = [row.difference.text for row in self.rows if row.status == "todo" and row.difference]
         if not self.attempted and todos:
-            return f"not attempted yet. Start with TODO {todos[0]}"
+            return f"nothing to judge yet. Next: TODO {todos[0]}"
         return f"{count} of {total} rows pass"
 
     def tree(self) -> dict[str, Any]:
