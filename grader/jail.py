@@ -218,6 +218,9 @@ class Jail:
             self.close()
             raise JailError(f"the jail did not start: {self.complaints() or 'no answer'}")
         self._warm = True
+        if self.isolated:  # the new root has left it; a grader that is killed now leaves nothing behind
+            with contextlib.suppress(OSError):
+                os.rmdir(self._root)
 
     def complaints(self) -> str:
         """What the jail's own processes wrote to stderr (no learner's code can write there)."""
