@@ -143,7 +143,7 @@ class Budget:
 
 
 BUDGETS = {
-    "full": Budget("full", 30_000, None, Settings(), 1_000, 500),
+    "full": Budget("full", 60_000, None, Settings(), 1_000, 500),
     "small": Budget(
         "small",
         20_000,

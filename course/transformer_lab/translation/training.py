@@ -45,8 +45,8 @@ def autograding() -> bool:
 class Settings:
     """What decides a training run; the defaults were chosen by experiment for two CPU cores.
 
-    They belong to the 60,000 sentences of `make_corpus`. Half as many sentences, each seen four times, cost
-    the same and came to 98.5 to 99.3 % of held-out sentences instead of 99.4 to 99.6 %.
+    They belong to the 60,000 sentences of `make_corpus`, with which three seeds translated 99.4 to 99.6 % of
+    1,000 held-out sentences and 97.8 to 99.4 % of 500 with unseen pairs.
     """
 
     d_model: int = 96
