@@ -24,6 +24,7 @@ from grader.jail import isolation_problem
 from grader.records import Records
 from grader.reports import write_reports
 from tests.hostile.kit import CHAPTER, ROOT, case, changed, notebook, points, release_bytes, right_answers
+from tests.unprivileged import as_nobody, open_scratch
 
 SEED = 4321
 NAMES = [f"s{number:02}" for number in range(12)]
@@ -318,3 +319,12 @@ def test_a_record_says_how_to_recompute_a_mark(course):
     assert len(record["submission"]) == len(record["exercises"]) == 64
     assert {"python", "torch", "numpy", "nbgrader"} <= set(record["versions"])
     assert json.loads(json.dumps(record)) == record
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(os.geteuid() != 0, reason="already run as a user without rights")
+def test_all_of_this_as_a_user_without_rights():
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-x", __file__]
+    with open_scratch() as folder:
+        done = as_nobody([*command, f"--basetemp={folder}/base"], folder, 550)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]

@@ -191,7 +191,7 @@ SLIPS = {
     "a function's stub": (similarity_by_distance, unfinished, "Finish TODO 2.5, then run this cell again"),
     "an exception": (similarity_by_distance, fails, "it stopped. Your code raised IndexError"),
     "all rows added": (waves, ch02.PlainAttribute, None),
-    "no return": (similarity_by_distance, no_return, "it stopped. Your code raised AttributeError"),
+    "no return": (similarity_by_distance, no_return, "it stopped. Something is None here."),
     "NaN": (similarity_by_distance, nan, "What your code returned cannot be drawn"),
     "a wrong shape": (similarity_by_distance, a_column, "What your code returned cannot be drawn"),
 }
