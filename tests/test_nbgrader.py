@@ -109,7 +109,7 @@ def test_half_done_reads_which_rows_pass_and_what_is_next(graded):
     text = words(page(graded, "half_done"))
     assert "2.1 PositionalEncoding : 3 of 7 rows pass" in text or "2.1 PositionalEncoding: 3 of 7" in text
     assert "Stops at TODO 2.4, which is still open." in text
-    assert "Next: TODO 2.6" in text and "Start with TODO 2.7" in text
+    assert "Next: TODO 2.6" in text and "Next: TODO 2.7" in text
 
 
 @pytest.mark.parametrize("number", EXERCISES)
