@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
 import sys
 from collections.abc import Iterator
@@ -74,12 +75,18 @@ def half(chapter: str, root: Path = ROOT) -> dict[str, str]:
 
 
 def mistaken(chapter: str, which: int = 0) -> dict[str, str]:
-    """Return an answer with a known misconception for every exercise (the one numbered `which`)."""
-    return {
-        exercise.id: as_source(exercise, exercise.misconceptions[which % len(exercise.misconceptions)])
-        for exercise in of_chapter(chapter)
-        if exercise.misconceptions
-    }
+    """Return an answer with a known misconception for every exercise that has one which a cell can hold.
+
+    which: the number of the misconception; those that only exist as objects are passed over.
+    """
+    answers = {}
+    for exercise in of_chapter(chapter):
+        wrongs = exercise.misconceptions
+        for wrong in (wrongs[(which + step) % len(wrongs)] for step in range(len(wrongs))):
+            with contextlib.suppress(UserMistake):  # made by a factory: it has no source of its own
+                answers[exercise.id] = as_source(exercise, wrong)
+                break
+    return answers
 
 
 def as_source(exercise: Exercise, wrong: Wrong) -> str:
