@@ -520,3 +520,26 @@ def test_the_finished_part_of_the_course_earns_nothing():
         report = run_check("2.1", symbol)
         assert report.score == 0
         assert "finished PositionalEncoding" in str(report)
+
+
+NO_COMPILER = """
+import sys
+from grader.build import ROOT, chapters
+from grader.exercises import of_chapter
+from grader.selftest import namespace
+from transformer_lab.checking import run_check
+
+for chapter in chapters():
+    if chapter != "09_translation":  # its exercise is about an optimizer, and torch's bring the compiler
+        names = namespace(ROOT / "solutions" / chapter / f"{chapter}.py")
+        for exercise in of_chapter(chapter):
+            assert run_check(exercise.id, names[exercise.symbol]).passed, exercise.id
+            assert "torch._dynamo" not in sys.modules, exercise.id
+"""
+
+
+def test_no_check_makes_a_learner_wait_for_torchs_compiler_to_be_imported():
+    done = subprocess.run(
+        [sys.executable, "-c", NO_COMPILER], cwd=ROOT, capture_output=True, text=True, timeout=250
+    )
+    assert done.returncode == 0, done.stderr[-1000:]

@@ -20,7 +20,16 @@ from torch import Tensor, nn
 
 from transformer_lab import mine, parts
 from transformer_lab.checking import run_check
-from transformer_lab.translation import Corpus, Score, Sentence, Settings, Trainer, greedy_batch, make_corpus
+from transformer_lab.translation import (
+    Corpus,
+    Score,
+    Sentence,
+    Settings,
+    Trainer,
+    exact_match,
+    greedy_batch,
+    make_corpus,
+)
 from transformer_lab.translation import train_step as finished_step
 
 # ---- parts ------------------------------------------------------------------------------------------
@@ -238,15 +247,5 @@ Translate = Callable[[nn.Module, Tensor], list[list[int]]]
 def score(
     translate: Translate, model: nn.Module, corpus: Corpus, sentences: Sequence[Sentence], batch: int = 250
 ) -> Score:
-    """Translate with the learner's function, sentences of like length together; count exact matches."""
-    device, words = next(model.parameters()).device, list(corpus.tgt_vocab)
-    ordered = sorted(sentences, key=lambda s: len(getattr(s, corpus.source)))
-    wrong = []
-    for start in range(0, len(ordered), batch):
-        some = ordered[start : start + batch]
-        src, _ = corpus.encode(some)
-        for sentence, ids in zip(some, translate(model, src.to(device)), strict=True):
-            said = tuple(words[i] for i in ids)
-            if said != getattr(sentence, corpus.target):
-                wrong.append((sentence, said))
-    return Score(len(ordered), tuple(wrong))
+    """Translate with the learner's function and count exact matches."""
+    return exact_match(model, corpus, sentences, batch, translate)

@@ -59,11 +59,19 @@ def _tie(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]) -> None:
             "no_gradient", "The shared tensor does not require a gradient, so it could never learn."
         )
     (logits * cotangent.to(logits.dtype)).sum().backward()
-    torch.optim.SGD(parameters, lr=0.1).step()
+    _descend(parameters)
     values["table"], values["matrix"] = (
         embedding.emb.weight.detach().clone(),
         output.proj.weight.detach().clone(),
     )
+
+
+def _descend(parameters: list[nn.Parameter]) -> None:
+    """One step of gradient descent, by hand: the first optimizer of a session costs a second of imports."""
+    with torch.no_grad():
+        for parameter in parameters:
+            if parameter.grad is not None:
+                parameter.add_(parameter.grad, alpha=-0.1)
 
 
 def _still_usable(embedding: nn.Module, output: nn.Module) -> None:

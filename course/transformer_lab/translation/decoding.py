@@ -53,8 +53,17 @@ class Score:
         return f"{self.total - len(self.wrong)} of {self.total} exact ({self.exact:.1%})"
 
 
-def exact_match(model: nn.Module, corpus: Corpus, sentences: Sequence[Sentence], batch: int = 250) -> Score:
-    """Translate greedily, sentences of like length together, and compare with the one right translation."""
+def exact_match(
+    model: nn.Module,
+    corpus: Corpus,
+    sentences: Sequence[Sentence],
+    batch: int = 250,
+    translate: Callable[[nn.Module, Tensor], list[list[int]]] = greedy_batch,
+) -> Score:
+    """Translate, sentences of like length together, and compare with the one right translation.
+
+    translate: (model, src [B, n]) -> B lists of word ids, without <s> and </s>.
+    """
     device = next(model.parameters()).device
     words = list(corpus.tgt_vocab)
     ordered = sorted(sentences, key=lambda s: len(getattr(s, corpus.source)))
@@ -62,7 +71,7 @@ def exact_match(model: nn.Module, corpus: Corpus, sentences: Sequence[Sentence],
     for start in range(0, len(ordered), batch):
         some = ordered[start : start + batch]
         src, _ = corpus.encode(some)
-        for sentence, ids in zip(some, greedy_batch(model, src.to(device)), strict=True):
+        for sentence, ids in zip(some, translate(model, src.to(device)), strict=True):
             said = tuple(words[i] for i in ids)
             if said != getattr(sentence, corpus.target):
                 wrong.append((sentence, said))
