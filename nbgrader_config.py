@@ -1,16 +1,10 @@
-"""nbgrader's settings: run every nbgrader command from this folder.
+"""nbgrader's settings: run every nbgrader command from this folder, with the course's environment active.
 
-To grade in another folder (a class of its own), copy this file there and start nbgrader with
-PYTHONPATH set to the folder that holds `grader/`.
+To grade in another folder (a class of its own), copy this file there.
 """
 
-import sys
 from pathlib import Path
 
-here = Path(__file__).resolve().parent
-if (here / "grader").is_dir():
-    sys.path.insert(0, str(here))
+from grader.nbgrader_adapter.settings import configure
 
-from grader.plugin import configure  # noqa: E402  (needs the path above)
-
-configure(get_config(), here)  # noqa: F821  (traitlets provides get_config)
+configure(get_config(), Path(__file__).resolve().parent)  # noqa: F821  (traitlets provides get_config)

@@ -203,7 +203,7 @@ class NotebookPage:
         """Poll the notebook until `ready(state)` holds twice in a row: a light may flicker between cells."""
         deadline, held, state = time.monotonic() + seconds, 0, None
         while time.monotonic() < deadline:
-            state = self.page.evaluate(CELL_STATE)
+            state = self.page.judge(CELL_STATE)
             held = held + 1 if state and ready(state) else 0
             if held >= 3:
                 return state
@@ -236,11 +236,11 @@ class NotebookPage:
         scroller = self.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-WindowedPanel-outer").first
         paths, top = [], 0
         while True:
-            scroller.evaluate("(box, top) => { box.scrollTop = top; }", top)
+            scroller.judge("(box, top) => { box.scrollTop = top; }", top)
             self.page.wait_for_timeout(400)  # cells outside the view are rendered only when scrolled to
             paths.append(folder / f"{stem}-{len(paths) + 1:02d}.png")
             scroller.screenshot(path=paths[-1])
-            seen, view, left = scroller.evaluate(SCROLL_STATE)
+            seen, view, left = scroller.judge(SCROLL_STATE)
             if left <= 0 or len(paths) >= 60:
                 return paths
             top = seen + view - 60  # a small overlap, so that no line is cut in both pictures

@@ -30,8 +30,7 @@ def solved_course(folder: Path) -> Path:
 
 def main(arguments: list[str]) -> None:
     """Train and report."""
-    from transformer_lab import capstone
-    from transformer_lab.translation import exact_match, train_step
+    from transformer_lab.translation import capstone, exact_match, train_step
 
     budget = capstone.BUDGETS[arguments[0] if arguments else "full"]
     with tempfile.TemporaryDirectory() as name:

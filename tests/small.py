@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from grader.draw import Draw
-from grader.exercise import Exercise, Row, Wrong
-from transformer_lab.checking.probe import Case
+from grader.exercises.draw import Draw
+from grader.exercises.model import Exercise, Row, Wrong
+from transformer_lab.checking.probes.core import Case
 
 CHAPTER = "97_small"
 
@@ -77,7 +77,7 @@ def double(x):
 # %% test="97.1" points=4
 check("97.1", double)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 grade("97.1", double)
 ### END HIDDEN TESTS
 """

@@ -12,10 +12,10 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from grader import __main__ as command
-from grader import build, record
-from grader.lesson import BEGIN, END, LessonError, read_lesson
-from grader.mistakes import UnknownName
+from grader import cli as command
+from grader.authoring import build, data_files
+from grader.authoring.lesson import BEGIN, END, LessonError, read_lesson
+from grader.errors import UnknownName
 from tests.small import CHAPTER, DOUBLE, LESSON, changed, line_of, write_lesson
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -158,10 +158,10 @@ def test_what_survives_a_broken_step_is_noticed(tmp_path, small, cell, source, w
 def course(tmp_path, monkeypatch) -> Path:
     """A course of the small chapter alone. Executing is replaced: each code cell "prints" its number."""
     monkeypatch.setattr(build, "of_chapter", lambda chapter: (DOUBLE,))
-    monkeypatch.setattr(record, "of_chapter", lambda chapter: (DOUBLE,))
-    monkeypatch.setattr(record, "by_id", lambda: {"97.1": DOUBLE})
+    monkeypatch.setattr(data_files, "of_chapter", lambda chapter: (DOUBLE,))
+    monkeypatch.setattr(data_files, "by_id", lambda: {"97.1": DOUBLE})
     monkeypatch.setattr(
-        record, "_all_recorded", lambda ids: [(name, record.recorded(DOUBLE)) for name in ids]
+        data_files, "_all_recorded", lambda ids: [(name, data_files.recorded(DOUBLE)) for name in ids]
     )
     monkeypatch.setattr(build, "execute", fake_execute)
     fake_execute.runs = 0
@@ -186,7 +186,7 @@ def test_build_writes_every_file_and_check_finds_nothing_stale(course):
     files = built(course)
     assert {Path(name).suffix for name in files} == {".py", ".ipynb", ".key", ".json"}
     assert f"course/en/{CHAPTER}/{CHAPTER}.ipynb" in files and f"solutions/{CHAPTER}/{CHAPTER}.ipynb" in files
-    assert "course/transformer_lab/checking/data/97.1.key" in files
+    assert "course/transformer_lab/checking/stored/data/97.1.key" in files
     assert build.stale_files(course) == []
 
 
@@ -216,8 +216,8 @@ def test_what_was_edited_by_hand_is_stale(course):
 def test_what_is_missing_or_left_over_is_stale(course):
     built(course)
     (course / "course" / "en" / CHAPTER / f"{CHAPTER}.ipynb").unlink()
-    (course / "course/transformer_lab/checking/data/97.1.key").unlink()
-    (course / "course/transformer_lab/checking/data/98.1.key").write_bytes(b"old")
+    (course / "course/transformer_lab/checking/stored/data/97.1.key").unlink()
+    (course / "course/transformer_lab/checking/stored/data/98.1.key").write_bytes(b"old")
     leftover = course / "course" / "en" / "98_gone" / "98_gone.ipynb"
     leftover.parent.mkdir()
     leftover.write_text("{}")
@@ -227,7 +227,7 @@ def test_what_is_missing_or_left_over_is_stale(course):
 
 
 def test_building_removes_keys_of_exercises_that_are_no_more(course):
-    old = course / "course/transformer_lab/checking/data/98.1.key"
+    old = course / "course/transformer_lab/checking/stored/data/98.1.key"
     old.parent.mkdir(parents=True)
     old.write_bytes(b"old")
     built(course)
@@ -316,14 +316,14 @@ def checkout(tmp_path) -> Path:
     shutil.copy(ROOT / "grader/exercises/ch02.py", tmp_path / "grader/exercises")
     for folder in (f"solutions/{CHAPTER_02}", f"course/en/{CHAPTER_02}"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
-    data = tmp_path / record.DATA
+    data = tmp_path / data_files.DATA
     data.mkdir(parents=True)
-    for path in (ROOT / record.DATA).iterdir():
+    for path in (ROOT / data_files.DATA).iterdir():
         if path.name.startswith("2."):
             shutil.copy(path, data)
         elif path.suffix == ".json":
             kept = {k: v for k, v in json.loads(path.read_text("utf-8")).items() if k[:2] in ("2.", "2-")}
-            (data / path.name).write_bytes(record._json(kept))
+            (data / path.name).write_bytes(data_files._json(kept))
     return tmp_path
 
 
@@ -331,7 +331,7 @@ STEPS = """
 import sys
 import textwrap
 from pathlib import Path
-from grader.__main__ import main
+from grader.cli import main
 
 lesson = Path(sys.argv[1])
 print("code", main(["build", "--check"]), flush=True)

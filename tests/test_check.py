@@ -18,9 +18,9 @@ from torch import nn
 import transformer_lab
 from transformer_lab import check
 from transformer_lab.checking import run_check
-from transformer_lab.checking.compare import Difference
-from transformer_lab.checking.recorded import index
-from transformer_lab.checking.report import COLOURS, Report, RowResult
+from transformer_lab.checking.judging.compare import Difference
+from transformer_lab.checking.judging.report import COLOURS, Report, RowResult
+from transformer_lab.checking.stored.recorded import index
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -524,9 +524,9 @@ def test_the_finished_part_of_the_course_earns_nothing():
 
 NO_COMPILER = """
 import sys
-from grader.build import ROOT, chapters
+from grader.authoring.build import ROOT, chapters
 from grader.exercises import of_chapter
-from grader.selftest import namespace
+from grader.authoring.selftest import namespace
 from transformer_lab.checking import run_check
 
 for chapter in chapters():

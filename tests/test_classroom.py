@@ -18,11 +18,13 @@ from pathlib import Path
 import pytest
 from nbgrader.api import Gradebook
 
-from grader import classroom, pool, submission
-from grader.__main__ import main
+from grader.classroom import pool
+from grader.classroom import run as classroom
+from grader.classroom.records import Records
+from grader.classroom.reports import write_reports
+from grader.cli import main
+from grader.grading import job as submission
 from grader.jail import isolation_problem
-from grader.records import Records
-from grader.reports import write_reports
 from tests.hostile.kit import CHAPTER, ROOT, case, changed, notebook, points, release_bytes, right_answers
 from tests.unprivileged import as_nobody, open_scratch
 
@@ -60,7 +62,8 @@ def new_course(root: Path) -> classroom.Course:
     shutil.copytree(ROOT / "course" / "en" / CHAPTER, root / "course" / "en" / CHAPTER)
     (root / "nbgrader_config.py").write_text(
         f"import sys\nfrom pathlib import Path\nsys.path.insert(0, {str(ROOT)!r})\n"
-        "from grader.plugin import configure\nconfigure(get_config(), Path(__file__).resolve().parent)\n"
+        "from grader.nbgrader_adapter.settings import configure\n"
+        "configure(get_config(), Path(__file__).resolve().parent)\n"
     )
     for one in submissions():
         one.write(root / "submitted")

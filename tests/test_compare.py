@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from transformer_lab.checking.compare import Tolerance, agree, difference, error_ratio, selected
-from transformer_lab.checking.probe import Observation
-from transformer_lab.checking.problems import Problem
+from transformer_lab.checking.judging.compare import Tolerance, agree, difference, error_ratio, selected
+from transformer_lab.checking.probes.core import Observation
+from transformer_lab.checking.probes.problems import Problem
 
 RIGHT = torch.tensor([[1.0, -2.0, 3.0], [0.5, 4.0, -1.0]])
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from grader.authoring.lesson import read_lesson, solution_lines
 from grader.exercises import by_chapter
-from grader.lesson import read_lesson, solution_lines
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "course" / "en").glob("*/*.ipynb"))

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from grader.build import ROOT, chapters
+from grader.authoring.build import ROOT, chapters
+from grader.authoring.selftest import chapter_results
 from grader.exercises import of_chapter
-from grader.selftest import chapter_results
 
 
 class _Chapter:

@@ -9,9 +9,9 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
 from transformer_lab import hint, question
-from transformer_lab.checking import hints
-from transformer_lab.checking.questions import reply
-from transformer_lab.checking.recorded import DATA, index, recorded_hints
+from transformer_lab.checking.stored import hints
+from transformer_lab.checking.stored.questions import reply
+from transformer_lab.checking.stored.recorded import DATA, index, recorded_hints
 
 ROOT = Path(__file__).resolve().parent.parent
 QUESTIONS = json.loads((DATA / "questions.json").read_text(encoding="utf-8"))

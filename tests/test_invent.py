@@ -4,9 +4,9 @@ import nbformat
 import pytest
 import torch
 
-from grader import invent
+from grader.errors import UserMistake
 from grader.exercises import by_chapter
-from grader.mistakes import UserMistake
+from grader.workshop import invent
 from transformer_lab.checking import run_check
 
 CHAPTER = "02_positional_encoding"

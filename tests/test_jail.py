@@ -16,15 +16,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from grader import classroom, submission
+from grader.classroom import run as classroom
 from grader.exercises import get
-from grader.inside import seccomp
-from grader.inside.channel import Channel, ChannelClosed, ChannelError, ChannelTimeout
+from grader.grading import job as submission
 from grader.jail import Jail, JailError, Killed, Limits, isolation_problem
-from grader.keys import draw_key
+from grader.jail.inside import seccomp
+from grader.jail.inside.channel import Channel, ChannelClosed, ChannelError, ChannelTimeout
+from grader.judging.keys import draw_key
 from tests.hostile.kit import ROOT
 from tests.unprivileged import as_nobody, open_scratch
-from transformer_lab.checking import wire
+from transformer_lab.checking.stored import wire
 
 SMALL = Limits(memory_bytes=256 << 20, scratch_bytes=8 << 20, processes=24, cell_output_bytes=50_000)
 

@@ -4,22 +4,22 @@ import pytest
 import torch
 from torch import nn
 
-from grader.draw import Draw
-from grader.exercise import Exercise, Row, Wrong
-from grader.keys import BadExercise, draw_key
+from grader.exercises.draw import Draw
+from grader.exercises.model import Exercise, Row, Wrong
+from grader.judging.keys import BadExercise, draw_key
 from tests.small import DOUBLE, double, exercise, negate, on_tensors, stub, triple
-from transformer_lab.checking.key import AnswerKey, evaluate
-from transformer_lab.checking.probe import Case, Observation, observe
-from transformer_lab.checking.problems import Problem
-from transformer_lab.checking.recorded import key_from_tree, key_tree
-from transformer_lab.checking.report import Report
-from transformer_lab.checking.wire import pack, unpack
+from transformer_lab.checking.judging.key import AnswerKey, judge
+from transformer_lab.checking.judging.report import Report
+from transformer_lab.checking.probes.core import Case, Observation, observe
+from transformer_lab.checking.probes.problems import Problem
+from transformer_lab.checking.stored.recorded import key_from_tree, key_tree
+from transformer_lab.checking.stored.wire import pack, unpack
 
 KEY = draw_key(DOUBLE, seed=1)
 
 
 def judged(symbol, key: AnswerKey = KEY) -> Report:
-    return evaluate(key, lambda case: observe(symbol, case))
+    return judge(key, lambda case: observe(symbol, case))
 
 
 def statuses(report: Report) -> list[str]:
@@ -239,13 +239,13 @@ def test_a_forbidden_name_gets_its_sentence_and_a_comment_about_it_does_not():
 
 def test_a_process_that_died_gives_a_report():
     dead = Observation({}, Problem("died", "Your code ended the process."))
-    report = evaluate(KEY, lambda case: dead)
+    report = judge(KEY, lambda case: dead)
     assert report.score == 0 and "ended the process" in report.rows[0].sentence
 
 
 def test_hostile_observations_are_no_crash():
     for values in ({"kind": ["a"], "parameters": 3}, {"kind": "function", "parameters": None, "uses": None}):
-        report = evaluate(KEY, lambda case, values=values: Observation(dict(values)))
+        report = judge(KEY, lambda case, values=values: Observation(dict(values)))
         assert report.score == 0
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from grader.lesson import (
+from grader.authoring.lesson import (
     BEGIN,
     END,
     LessonError,
@@ -189,7 +189,7 @@ def test_fault_is_named_with_its_line(tmp_path, name):
 
 def test_text_of_the_wanted_test_cell_is_shown(tmp_path):
     shown = "\n".join(faults(tmp_path, changed('check("97.1", double)', "check(double)")))
-    assert 'check("97.1", double)\n### BEGIN HIDDEN TESTS\nfrom transformer_lab import grade' in shown
+    assert 'check("97.1", double)\n### BEGIN HIDDEN TESTS\nfrom grader import grade' in shown
 
 
 def test_all_faults_are_listed_at_once_in_order(tmp_path):

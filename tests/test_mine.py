@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from transformer_lab import mine, parts
-from transformer_lab.notebook_slice import Cell, binds, pick, uses
+from transformer_lab.parts.notebook_slice import Cell, binds, pick, uses
 
 SETUP = "import torch\nfrom torch import nn\nfrom transformer_lab import check, mine\n"
 EMBEDDING = """

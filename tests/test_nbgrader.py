@@ -12,8 +12,8 @@ import nbformat
 import pytest
 from nbgrader.api import Gradebook
 
-from grader import demo, invent
 from grader.exercises import by_chapter
+from grader.workshop import demo, invent
 from tests.test_invent import run_cell
 from transformer_lab.checking import run_check
 

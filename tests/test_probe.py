@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import nn
 
-from transformer_lab.checking.describe import DESCRIBE
-from transformer_lab.checking.probe import PRINTED_LIMIT, Case, Observation, observe
-from transformer_lab.checking.wire import pack, unpack
+from transformer_lab.checking.probes.core import PRINTED_LIMIT, Case, Observation, observe
+from transformer_lab.checking.probes.describe import DESCRIBE
+from transformer_lab.checking.stored.wire import pack, unpack
 
 X = torch.tensor([[1.0, -2.0, 3.0], [0.5, 4.0, -1.0]])
 

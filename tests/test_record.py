@@ -5,14 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from grader import exercises, record
-from grader.exercise import Wrong
-from grader.keys import BadExercise
+from grader import exercises
+from grader.authoring import data_files
+from grader.exercises.model import Wrong
+from grader.judging.keys import BadExercise
 from tests.small import DOUBLE, double, exercise, on_tensors
-from transformer_lab.checking.key import evaluate
-from transformer_lab.checking.probe import observe
-from transformer_lab.checking.recorded import key_from_tree
-from transformer_lab.checking.wire import unpack
+from transformer_lab.checking.judging.key import judge
+from transformer_lab.checking.probes.core import observe
+from transformer_lab.checking.stored.recorded import key_from_tree
+from transformer_lab.checking.stored.wire import unpack
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -33,9 +34,9 @@ says = "No."
 @pytest.fixture
 def course(tmp_path, monkeypatch) -> Path:
     """A course folder with the small exercise and one question."""
-    monkeypatch.setattr(record, "by_id", lambda: {"97.1": DOUBLE})
+    monkeypatch.setattr(data_files, "by_id", lambda: {"97.1": DOUBLE})
     monkeypatch.setattr(
-        record, "_all_recorded", lambda ids: [(name, record.recorded(DOUBLE)) for name in ids]
+        data_files, "_all_recorded", lambda ids: [(name, data_files.recorded(DOUBLE)) for name in ids]
     )
     write_questions(tmp_path, GOOD)
     return tmp_path
@@ -49,26 +50,26 @@ def write_questions(root: Path, text: str, chapter: str = "97_small") -> Path:
 
 
 def write_all(root: Path) -> None:
-    for path, data in record.data_files(root).items():
+    for path, data in data_files.data_files(root).items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
 
 
 def test_data_files_are_the_keys_the_index_and_the_questions(course):
-    files = {path.name: data for path, data in record.data_files(course).items()}
+    files = {path.name: data for path, data in data_files.data_files(course).items()}
     assert set(files) == {"97.1.key", "index.json", "questions.json"}
     assert json.loads(files["index.json"]) == {"97.1": "97.1", "97.2": "97.1"}
     assert json.loads(files["questions.json"])["97-a"]["choices"]["a"]["says"] == "Yes."
 
 
 def test_a_data_file_judges_and_hints(course):
-    tree = unpack(record.recorded(DOUBLE))
-    report = evaluate(key_from_tree(tree["key"]), lambda case: observe(double, case))
+    tree = unpack(data_files.recorded(DOUBLE))
+    report = judge(key_from_tree(tree["key"]), lambda case: observe(double, case))
     assert report.passed and tree["hints"] == {"97.1": ["a", "b", "c"], "97.2": ["a", "b", "c"]}
 
 
 def test_recording_twice_gives_equal_bytes():
-    assert record.recorded(DOUBLE) == record.recorded(DOUBLE)
+    assert data_files.recorded(DOUBLE) == data_files.recorded(DOUBLE)
 
 
 def breaks(x):
@@ -78,49 +79,49 @@ def breaks(x):
 
 def test_a_data_file_quotes_no_line_of_the_authors_code():
     wrong = exercise(misconceptions=(Wrong("breaks", "It breaks.", breaks),))
-    data = record.recorded(wrong)
+    data = data_files.recorded(wrong)
     assert b"unknown" in data and b"the_line_of_the_author" not in data
     key = key_from_tree(unpack(data)["key"])
     learners = on_tensors(lambda x: x.unknown + 1)
-    assert evaluate(key, lambda case: observe(learners, case)).diagnosis == ("breaks", "It breaks.")
+    assert judge(key, lambda case: observe(learners, case)).diagnosis == ("breaks", "It breaks.")
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / record.DATA).glob("*.key")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted((ROOT / data_files.DATA).glob("*.key")), ids=lambda path: path.stem)
 def test_no_recorded_key_quotes_a_line_of_code(path):
     assert b"of its cell" not in path.read_bytes()
 
 
 def test_fresh_files_are_not_stale_and_changed_ones_are(course):
     write_all(course)
-    assert record.stale_files(course) == []
-    data = course / record.DATA
-    (data / "97.1.key").write_bytes(record.recorded(exercise(points=5)))
+    assert data_files.stale_files(course) == []
+    data = course / data_files.DATA
+    (data / "97.1.key").write_bytes(data_files.recorded(exercise(points=5)))
     (data / "index.json").write_text("{}")
-    assert {path.name for path in record.stale_files(course)} == {"97.1.key", "index.json"}
+    assert {path.name for path in data_files.stale_files(course)} == {"97.1.key", "index.json"}
 
 
 def test_rounding_of_another_processor_is_not_stale_and_a_real_change_is(course):
     write_all(course)
-    path = course / record.DATA / "97.1.key"
+    path = course / data_files.DATA / "97.1.key"
     for scale, stale in ((1 + 1e-7, []), (1.001, [path])):
         slightly = exercise(reference=lambda x, scale=scale: 2 * x * scale)
-        path.write_bytes(record.recorded(slightly))
-        assert record.stale_files(course) == stale
+        path.write_bytes(data_files.recorded(slightly))
+        assert data_files.stale_files(course) == stale
 
 
 def test_missing_and_left_over_files_are_stale_and_left_overs_are_removed(course):
     write_all(course)
-    (course / record.DATA / "97.1.key").unlink()
-    old = course / record.DATA / "98.1.key"
+    (course / data_files.DATA / "97.1.key").unlink()
+    old = course / data_files.DATA / "98.1.key"
     old.write_bytes(b"")
-    assert {path.name for path in record.stale_files(course)} == {"97.1.key", "98.1.key"}
-    record.remove_stale(course)
+    assert {path.name for path in data_files.stale_files(course)} == {"97.1.key", "98.1.key"}
+    data_files.remove_stale(course)
     assert not old.exists()
 
 
 def test_an_exercise_without_hints_is_named():
     with pytest.raises(BadExercise, match=r"97\.1: TODO 97\.2 has no hints"):
-        record.recorded(exercise(hints={"97.1": ("a", "b", "c")}))
+        data_files.recorded(exercise(hints={"97.1": ("a", "b", "c")}))
 
 
 BAD = {
@@ -146,24 +147,24 @@ BAD = {
 def test_malformed_question_names_its_file_and_what_is_wrong(course, name):
     text, words = BAD[name]
     path = write_questions(course, text)
-    with pytest.raises(record.BadQuestion) as caught:
-        record.data_files(course)
+    with pytest.raises(data_files.BadQuestion) as caught:
+        data_files.data_files(course)
     assert str(caught.value).startswith(str(path)) and words in str(caught.value)
 
 
 def test_two_questions_of_one_name_in_two_chapters_are_refused(course):
     path = write_questions(course, GOOD, "98_other")
-    with pytest.raises(record.BadQuestion, match="question '97-a' has the name of a question in another"):
-        record.data_files(course)
+    with pytest.raises(data_files.BadQuestion, match="question '97-a' has the name of a question in another"):
+        data_files.data_files(course)
     assert path.exists()
 
 
 def test_malformed_question_is_one_line_on_the_command_line(course, monkeypatch, capsys):
-    from grader import __main__ as command
-    from grader import build
+    from grader import cli as command
+    from grader.authoring import build
 
     write_questions(course, GOOD.replace("right = false", "right = true"))
-    monkeypatch.setattr(build, "build", lambda *a, **k: record.data_files(course))
+    monkeypatch.setattr(build, "build", lambda *a, **k: data_files.data_files(course))
     assert command.main(["build"]) == 2
     assert capsys.readouterr().err.endswith("needs exactly one right choice\n")
 

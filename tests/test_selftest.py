@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from grader import selftest as module
-from grader.exercise import Row, Wrong
-from grader.selftest import namespace, selftest
-from grader.selftest import test_exercise as judge_exercise
+from grader.authoring import selftest as module
+from grader.authoring.selftest import namespace, selftest
+from grader.authoring.selftest import test_exercise as judge_exercise
+from grader.exercises.model import Row, Wrong
 from tests.small import (
     CHAPTER,
     DOUBLE,
@@ -153,7 +153,7 @@ def test_a_fault_fails_the_chapter_and_is_printed(course):
 
 
 def test_command_line_says_it_by_exit_code(monkeypatch):
-    from grader import __main__ as command
+    from grader import cli as command
 
     for holds, code in ((True, 0), (False, 1)):
         monkeypatch.setattr(module, "selftest", lambda names, holds=holds: holds)

@@ -10,13 +10,13 @@ import nbformat
 import pytest
 import torch
 
-from grader import invent
-from grader.align import align
-from grader.build import ROOT
+from grader.authoring.build import ROOT
 from grader.exercises import of_chapter
+from grader.grading.align import align
+from grader.grading.session import clean_observation, clean_outputs, grade_notebook
 from grader.jail import Jail, isolation_problem
-from grader.session import clean_observation, clean_outputs, grade_notebook
-from transformer_lab.checking import wire
+from grader.workshop import invent
+from transformer_lab.checking.stored import wire
 
 CHAPTERS = sorted(
     path.parent.name for path in (ROOT / "course" / "en").glob("*/*.ipynb") if of_chapter(path.stem)

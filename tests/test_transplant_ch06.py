@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from grader.build import ROOT
-from grader.selftest import namespace
+from grader.authoring.build import ROOT
+from grader.authoring.selftest import namespace
 
 D, H, D_FF, N, B, TOKENS = 12, 4, 30, 3, 5, 7
 CHAPTER = "06_feed_forward"

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from grader.build import ROOT
+from grader.authoring.build import ROOT
+from grader.authoring.selftest import namespace
 from grader.exercises.ch07 import torch_state
-from grader.selftest import namespace
 
 D, H, D_FF, N, B, M, SRC = 24, 4, 40, 3, 3, 6, 9
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from grader.exercises import ch03 as exercises
-from grader.judge import judge
+from grader.judging.judge import judge_fresh
 from transformer_lab import parts
-from transformer_lab.checking.probe import observe
+from transformer_lab.checking.probes.core import observe
 from transformer_lab.widgets import ch03, fonts
 from transformer_lab.widgets.ch03 import (
     SCALED,
@@ -219,7 +219,7 @@ def test_pictures_leave_the_learners_random_numbers_alone():
 
 
 def _report(exercise, symbol):
-    return judge(exercise, lambda case: observe(symbol, case), seed=1)
+    return judge_fresh(exercise, lambda case: observe(symbol, case), seed=1)
 
 
 def test_a_library_softmax_is_refused_kindly():

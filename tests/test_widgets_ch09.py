@@ -8,14 +8,15 @@ import pytest
 import torch
 
 from grader.exercises import ch09 as exercises
-from grader.judge import judge
+from grader.judging.judge import judge_fresh
 from tests.own_parts import solved_course
-from transformer_lab import capstone, parts
-from transformer_lab.checking.probe import observe
+from transformer_lab import parts
+from transformer_lab.checking.probes.core import observe
 from transformer_lab.translation import (
     Settings,
     Trainer,
     Translator,
+    capstone,
     make_corpus,
     overfit,
     train_step,
@@ -319,7 +320,7 @@ def test_own_functions_are_used_when_they_pass():
 
 
 def report(number, symbol):
-    return judge(number, lambda case: observe(symbol, case), seed=1)
+    return judge_fresh(number, lambda case: observe(symbol, case), seed=1)
 
 
 def test_a_loop_without_an_end_is_stopped():

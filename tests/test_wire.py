@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from transformer_lab.checking.wire import WireError, pack, unpack
+from transformer_lab.checking.stored.wire import WireError, pack, unpack
 
 TREE = {
     "none": None,

@@ -1,32 +1,56 @@
-"""The exercises: one module for each chapter, each with a tuple named EXERCISES."""
+"""What is asked: a folder for each chapter, in it a module for each exercise. Runs and judges nothing.
+
+An exercise is found by being there: a module `chNN/….py` that defines EXERCISE. `chNN/__init__.py` names the
+chapter. Modules whose names begin with "_" are shared by a chapter's exercises.
+"""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
 from functools import cache
+from typing import TYPE_CHECKING
 
-from grader.exercise import Exercise
-from grader.mistakes import UnknownName
+from grader.errors import UnknownName, UserMistake
 
-
-def of_chapter(chapter: str) -> tuple[Exercise, ...]:
-    """Return the exercises of one chapter ("02_positional_encoding"), none when it has none."""
-    name = f"ch{chapter.split('_')[0]}"
-    return importlib.import_module(f"{__name__}.{name}").EXERCISES if name in _modules() else ()
+if TYPE_CHECKING:
+    from grader.exercises.model import Exercise
 
 
 @cache
-def _modules() -> tuple[str, ...]:
-    names = (module.name for module in pkgutil.iter_modules(__path__))
-    return tuple(sorted(name for name in names if name.startswith("ch")))
+def of_chapter(chapter: str) -> tuple[Exercise, ...]:
+    """Return the exercises of one chapter ("02_positional_encoding") by number, none when it has none."""
+    name = f"ch{chapter.split('_')[0]}"
+    return _exercises(name) if name in _chapters() else ()
+
+
+@cache
+def _chapters() -> tuple[str, ...]:
+    found = (module.name for module in pkgutil.iter_modules(__path__) if module.ispkg)
+    return tuple(sorted(name for name in found if name.startswith("ch")))
+
+
+def _exercises(chapter: str) -> tuple[Exercise, ...]:
+    package = importlib.import_module(f"{__name__}.{chapter}")
+    names = [m.name for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_")]
+    modules = [importlib.import_module(f"{package.__name__}.{name}") for name in names]
+    for module in modules:
+        if not hasattr(module, "EXERCISE"):
+            raise UserMistake(
+                f"{module.__file__} defines no EXERCISE. Define it; a module of shared code begins with '_'."
+            )
+    return tuple(sorted((module.EXERCISE for module in modules), key=lambda e: _number(e.id)))
+
+
+def _number(exercise: str) -> tuple[int, ...]:
+    return tuple(map(int, exercise.split(".")))
 
 
 @cache
 def by_chapter() -> dict[str, tuple[Exercise, ...]]:
     """Return {chapter: its exercises}, in course order."""
-    modules = [importlib.import_module(f"{__name__}.{name}") for name in _modules()]
-    return {module.CHAPTER: module.EXERCISES for module in modules}
+    packages = [importlib.import_module(f"{__name__}.{name}") for name in _chapters()]
+    return {package.CHAPTER: of_chapter(package.CHAPTER) for package in packages}
 
 
 @cache

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from grader.draw import Draw
-from grader.exercise import Exercise, Row, Wrong
-from transformer_lab.checking.probe import Case
+from grader.exercises.draw import Draw
+from grader.exercises.model import Exercise, Row, Wrong
+from transformer_lab.checking.probes.core import Case
 
 CHAPTER = "02_positional_encoding"
 

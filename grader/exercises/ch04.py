@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from grader.draw import Draw
-from grader.exercise import Exercise, Row, Wrong
-from transformer_lab.checking.compare import Tolerance
-from transformer_lab.checking.probe import Case
+from grader.exercises.draw import Draw
+from grader.exercises.model import Exercise, Row, Wrong
+from transformer_lab.checking.judging.compare import Tolerance
+from transformer_lab.checking.probes.core import Case
 
 CHAPTER = "04_multi_head"
 

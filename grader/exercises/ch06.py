@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from torch import nn
 from torch.func import functional_call
 
-from grader.draw import Draw
-from grader.exercise import Exercise, Row, Wrong
-from transformer_lab.checking.compare import Tolerance
-from transformer_lab.checking.probe import Case
+from grader.exercises.draw import Draw
+from grader.exercises.model import Exercise, Row, Wrong
+from transformer_lab.checking.judging.compare import Tolerance
+from transformer_lab.checking.probes.core import Case
 from transformer_lab.parts import MultiHeadAttention, PostNorm, PreNorm
 
 CHAPTER = "06_feed_forward"

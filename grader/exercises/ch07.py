@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from torch import nn
 from torch.func import functional_call
 
-from grader.draw import Draw
-from grader.exercise import Exercise, Row, Wrong
-from transformer_lab.checking.probe import Case
-from transformer_lab.checking.probes_ch07 import plain_name
+from grader.exercises.draw import Draw
+from grader.exercises.model import Exercise, Row, Wrong
+from transformer_lab.checking.probes.composite import plain_name
+from transformer_lab.checking.probes.core import Case
 from transformer_lab.parts import DecoderLayer as FinishedLayer
 from transformer_lab.parts import FeedForward, LayerNorm, MultiHeadAttention, PostNorm, PreNorm
 

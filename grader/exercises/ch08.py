@@ -13,13 +13,13 @@ import torch.nn.functional as F
 from torch import nn
 from torch.func import functional_call
 
-from grader.draw import Draw
-from grader.exercise import Exercise, Row, Wrong
 from grader.exercises.ch07 import ReferenceDecoder, padded_ids, projections, torch_state, two_linears
 from grader.exercises.ch07 import reference_causal as causal
 from grader.exercises.ch07 import reference_padding as padding
 from grader.exercises.ch07 import reference_target as both
-from transformer_lab.checking.probe import Case, observe
+from grader.exercises.draw import Draw
+from grader.exercises.model import Exercise, Row, Wrong
+from transformer_lab.checking.probes.core import Case, observe
 from transformer_lab.parts import Decoder, Encoder, OutputLayer, PositionalEncoding, TokenEmbedding
 
 CHAPTER = "08_output"

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from grader.draw import Draw
-from grader.exercise import Exercise, Row, Wrong
-from transformer_lab.checking.compare import Tolerance
-from transformer_lab.checking.probe import Case
+from grader.exercises.draw import Draw
+from grader.exercises.model import Exercise, Row, Wrong
+from transformer_lab.checking.judging.compare import Tolerance
+from transformer_lab.checking.probes.core import Case
 from transformer_lab.parts import BOS, EOS, PAD, sequence_loss, shift_right
 
 CHAPTER = "09_translation"

@@ -138,7 +138,7 @@ class TokenEmbedding(nn.Module):
 # %% test="1.1" points=5
 check("1.1", TokenEmbedding)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("1.1", TokenEmbedding)
 ### END HIDDEN TESTS
@@ -211,7 +211,7 @@ def build_vocab(sentences):
 # %% test="1.3" points=3
 check("1.3", build_vocab)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("1.3", build_vocab)
 ### END HIDDEN TESTS
@@ -244,7 +244,7 @@ def encode(sentences, vocab):
 # %% test="1.4" points=4
 check("1.4", encode)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("1.4", encode)
 ### END HIDDEN TESTS
@@ -311,7 +311,7 @@ def one_hot_lookup(ids, table):
 # %% test="1.5" points=4
 check("1.5", one_hot_lookup)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("1.5", one_hot_lookup)
 ### END HIDDEN TESTS
@@ -414,7 +414,7 @@ def cosine_similarity(table):
 # %% test="1.6" points=4
 check("1.6", cosine_similarity)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("1.6", cosine_similarity)
 ### END HIDDEN TESTS

@@ -166,7 +166,7 @@ class PositionalEncoding(nn.Module):
 # %% test="2.1" points=8
 check("2.1", PositionalEncoding)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("2.1", PositionalEncoding)
 ### END HIDDEN TESTS
@@ -247,7 +247,7 @@ def position_similarity(d_model, offsets):
 # %% test="2.5" points=3
 check("2.5", position_similarity)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("2.5", position_similarity)
 ### END HIDDEN TESTS
@@ -299,7 +299,7 @@ def shift_matrix(k, d_model):
 # %% test="2.6" points=4
 check("2.6", shift_matrix)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("2.6", shift_matrix)
 ### END HIDDEN TESTS
@@ -353,7 +353,7 @@ class LearnedPositionalEncoding(nn.Module):
 # %% test="2.7" points=4
 check("2.7", LearnedPositionalEncoding)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("2.7", LearnedPositionalEncoding)
 ### END HIDDEN TESTS

@@ -152,7 +152,7 @@ class SelfAttention(nn.Module):
 # %% test="3.1" points=8
 check("3.1", SelfAttention)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("3.1", SelfAttention)
 ### END HIDDEN TESTS
@@ -226,7 +226,7 @@ def stable_softmax(x, dim=-1):
 # %% test="3.5" points=4
 check("3.5", stable_softmax)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("3.5", stable_softmax)
 ### END HIDDEN TESTS
@@ -284,7 +284,7 @@ def attention(q, k, v, mask=None):
 # %% test="3.6" points=10
 check("3.6", attention)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("3.6", attention)
 ### END HIDDEN TESTS
@@ -408,7 +408,7 @@ def score_variance(d_k, samples, generator=None):
 # %% test="3.7" points=4
 check("3.7", score_variance)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("3.7", score_variance)
 ### END HIDDEN TESTS

@@ -117,7 +117,7 @@ def split_heads(x, h):
 # %% test="4.1" points=4
 check("4.1", split_heads)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("4.1", split_heads)
 ### END HIDDEN TESTS
@@ -158,7 +158,7 @@ def merge_heads(x):
 # %% test="4.4" points=4
 check("4.4", merge_heads)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("4.4", merge_heads)
 ### END HIDDEN TESTS
@@ -290,7 +290,7 @@ class MultiHeadAttention(nn.Module):
 # %% test="4.2" points=14
 check("4.2", MultiHeadAttention)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("4.2", MultiHeadAttention)
 ### END HIDDEN TESTS
@@ -359,7 +359,7 @@ def attention_parameters(d_model, bias=True):
 # %% test="4.6" points=2
 check("4.6", attention_parameters)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("4.6", attention_parameters)
 ### END HIDDEN TESTS
@@ -446,7 +446,7 @@ def from_torch(mha):
 # %% test="4.7" points=5
 check("4.7", from_torch)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("4.7", from_torch)
 ### END HIDDEN TESTS

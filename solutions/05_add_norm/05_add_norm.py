@@ -97,7 +97,7 @@ class LayerNorm(nn.Module):
 # %% test="5.1" points=8
 check("5.1", LayerNorm)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("5.1", LayerNorm)
 ### END HIDDEN TESTS
@@ -200,7 +200,7 @@ class PostNorm(nn.Module):
 # %% test="5.2" points=5
 check("5.2", PostNorm)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("5.2", PostNorm)
 ### END HIDDEN TESTS
@@ -225,7 +225,7 @@ class PreNorm(nn.Module):
 # %% test="5.3" points=5
 check("5.3", PreNorm)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("5.3", PreNorm)
 ### END HIDDEN TESTS
@@ -269,7 +269,7 @@ class RMSNorm(nn.Module):
 # %% test="5.4" points=5
 check("5.4", RMSNorm)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("5.4", RMSNorm)
 ### END HIDDEN TESTS
@@ -331,7 +331,7 @@ def gradient_norms(depth, d_model, residual, seed=0):
 # %% test="5.5" points=5
 check("5.5", gradient_norms)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("5.5", gradient_norms)
 ### END HIDDEN TESTS

@@ -95,7 +95,7 @@ class FeedForward(nn.Module):
 # %% test="6.1" points=5
 check("6.1", FeedForward)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("6.1", FeedForward)
 ### END HIDDEN TESTS
@@ -146,7 +146,7 @@ def gelu(x):
 # %% test="6.4" points=3
 check("6.4", gelu)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("6.4", gelu)
 ### END HIDDEN TESTS
@@ -206,7 +206,7 @@ class SwiGLU(nn.Module):
 # %% test="6.5" points=4
 check("6.5", SwiGLU)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("6.5", SwiGLU)
 ### END HIDDEN TESTS
@@ -286,7 +286,7 @@ class EncoderLayer(nn.Module):
 # %% test="6.6" points=8
 check("6.6", EncoderLayer)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("6.6", EncoderLayer)
 ### END HIDDEN TESTS
@@ -375,7 +375,7 @@ class Encoder(nn.Module):
 # %% test="6.7" points=6
 check("6.7", Encoder)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("6.7", Encoder)
 ### END HIDDEN TESTS
@@ -443,7 +443,7 @@ def encoder_parameters(d_model, d_ff, N):
 # %% test="6.8" points=3
 check("6.8", encoder_parameters)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("6.8", encoder_parameters)
 ### END HIDDEN TESTS

@@ -86,7 +86,7 @@ def shift_right(target, bos_id):
 # %% test="7.1" points=2
 check("7.1", shift_right)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("7.1", shift_right)
 ### END HIDDEN TESTS
@@ -137,7 +137,7 @@ def causal_mask(m):
 # %% test="7.2" points=2
 check("7.2", causal_mask)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("7.2", causal_mask)
 ### END HIDDEN TESTS
@@ -172,7 +172,7 @@ def padding_mask(ids, pad_id=0):
 # %% test="7.3" points=2
 check("7.3", padding_mask)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("7.3", padding_mask)
 ### END HIDDEN TESTS
@@ -198,7 +198,7 @@ def target_mask(ids, pad_id=0):
 # %% test="7.4" points=2
 check("7.4", target_mask)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("7.4", target_mask)
 ### END HIDDEN TESTS
@@ -302,7 +302,7 @@ class DecoderLayer(nn.Module):
 # %% test="7.5" points=8
 check("7.5", DecoderLayer)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("7.5", DecoderLayer)
 ### END HIDDEN TESTS
@@ -375,7 +375,7 @@ class Decoder(nn.Module):
 # %% test="7.6" points=4
 check("7.6", Decoder)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("7.6", Decoder)
 ### END HIDDEN TESTS

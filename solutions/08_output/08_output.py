@@ -95,7 +95,7 @@ class OutputLayer(nn.Module):
 # %% test="8.1" points=2
 check("8.1", OutputLayer)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("8.1", OutputLayer)
 ### END HIDDEN TESTS
@@ -130,7 +130,7 @@ def tie_weights(embedding, output):
 # %% test="8.2" points=3
 check("8.2", tie_weights)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("8.2", tie_weights)
 ### END HIDDEN TESTS
@@ -202,7 +202,7 @@ def sequence_loss(logits, target, pad_id=0, label_smoothing=0.0):
 # %% test="8.3" points=5
 check("8.3", sequence_loss)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("8.3", sequence_loss)
 ### END HIDDEN TESTS
@@ -304,7 +304,7 @@ class Transformer(nn.Module):
 # %% test="8.4" points=10
 check("8.4", Transformer)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("8.4", Transformer)
 ### END HIDDEN TESTS
@@ -368,7 +368,7 @@ def greedy(next_log_probs, bos_id, eos_id, max_len):
 # %% test="8.5" points=4
 check("8.5", greedy)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("8.5", greedy)
 ### END HIDDEN TESTS
@@ -449,7 +449,7 @@ def sampling_probs(logits, temperature=1.0, top_k=None, top_p=None):
 # %% test="8.6" points=5
 check("8.6", sampling_probs)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("8.6", sampling_probs)
 ### END HIDDEN TESTS
@@ -535,7 +535,7 @@ def beam_search(next_log_probs, bos_id, eos_id, width, max_len, length_penalty=0
 # %% test="8.7" points=6
 check("8.7", beam_search)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("8.7", beam_search)
 ### END HIDDEN TESTS

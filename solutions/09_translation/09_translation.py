@@ -14,7 +14,7 @@
 import torch
 
 from transformer_lab import check, hint, question, unfinished
-from transformer_lab.capstone import choose_parts
+from transformer_lab.translation.capstone import choose_parts
 from transformer_lab.parts import BOS, EOS, PAD  # <s> = 1, </s> = 2, <pad> = 0
 
 PARTS = choose_parts()
@@ -37,7 +37,7 @@ architecture("translation")
 # printed always says which one it was.)
 
 # %%
-from transformer_lab.capstone import budget, corpus_for
+from transformer_lab.translation.capstone import budget, corpus_for
 from transformer_lab.translation import join
 from transformer_lab.widgets.ch09 import crossing
 
@@ -136,7 +136,7 @@ def warmup_lr(step, d_model, warmup):
 # %% test="9.1" points=4
 check("9.1", warmup_lr)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("9.1", warmup_lr)
 ### END HIDDEN TESTS
@@ -195,7 +195,7 @@ def train_step(model, optimizer, src, tgt):
 # %% test="9.2" points=8
 check("9.2", train_step)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("9.2", train_step)
 ### END HIDDEN TESTS
@@ -217,7 +217,7 @@ grade("9.2", train_step)
 
 # %%
 # NBVAL_IGNORE_OUTPUT
-from transformer_lab.capstone import step_to_use
+from transformer_lab.translation.capstone import step_to_use
 from transformer_lab.widgets.ch09 import warmup_race
 
 chosen_step = step_to_use(train_step)  # yours when it passes its check, else the finished one
@@ -259,14 +259,14 @@ def overfit(step, goal=0.05, most=300):
 # %% test="9.3" points=4
 check("9.3", overfit)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("9.3", overfit)
 ### END HIDDEN TESTS
 
 # %%
 # NBVAL_IGNORE_OUTPUT
-from transformer_lab.capstone import eight_sentences, origins
+from transformer_lab.translation.capstone import eight_sentences, origins
 
 fresh, adam, eight_en, eight_zh = eight_sentences(corpus, BUDGET.settings, PARTS)
 print("What the model is made of:")
@@ -325,7 +325,7 @@ def translate(model, src, max_len=32):
 # %% test="9.4" points=8
 check("9.4", translate)
 ### BEGIN HIDDEN TESTS
-from transformer_lab import grade
+from grader import grade
 
 grade("9.4", translate)
 ### END HIDDEN TESTS
@@ -343,7 +343,7 @@ grade("9.4", translate)
 
 # %%
 # NBVAL_IGNORE_OUTPUT
-from transformer_lab.capstone import checkpoint_path, trainer_for
+from transformer_lab.translation.capstone import checkpoint_path, trainer_for
 from transformer_lab.widgets.ch09 import train_and_watch
 
 START_AFRESH = False
@@ -361,7 +361,7 @@ train_and_watch(trainer, path)
 
 # %%
 # NBVAL_IGNORE_OUTPUT
-from transformer_lab.capstone import score, translate_to_use
+from transformer_lab.translation.capstone import score, translate_to_use
 
 write = translate_to_use(translate)
 print(BUDGET)
@@ -476,7 +476,7 @@ greedy_and_beam(translator, doubtful, greedy, beam_search)
 
 # %%
 # NBVAL_IGNORE_OUTPUT
-from transformer_lab.capstone import BUDGETS
+from transformer_lab.translation.capstone import BUDGETS
 from transformer_lab.translation import ablation
 
 MEASURE = False

@@ -60,14 +60,15 @@ for name, module in list(sys.modules.items()):
 """
 
 PATCHED_PROBES = """
-from transformer_lab.checking import probe, wire
+from transformer_lab.checking.probes import core as probe
+from transformer_lab.checking.stored import wire
 def passed(symbol, case): return probe.Observation({"passed": True, "score": 1e9, "kind": "function"})
 probe.observe = passed
 """
 
 PATCHED_WIRE = """
 import torch
-from transformer_lab.checking import wire
+from transformer_lab.checking.stored import wire
 wire.pack = lambda tree: {0}
 """
 
@@ -110,7 +111,7 @@ for n in range(1, 60):
 HARD_CODED = """
 import torch
 from torch import nn
-from transformer_lab.checking import recorded
+from transformer_lab.checking.stored import recorded
 def _cases(exercise):
     for row in recorded.recorded_key(exercise).rows:
         for item in row.cases: yield item.case.inputs, item.expected

@@ -11,8 +11,8 @@ from typing import Any
 
 import nbformat
 
-from grader.align import role
-from grader.lesson import BEGIN, END, read_lesson
+from grader.authoring.lesson import BEGIN, END, read_lesson
+from grader.grading.align import role
 
 ROOT = Path(__file__).resolve().parents[2]
 CHAPTER = "02_positional_encoding"

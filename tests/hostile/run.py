@@ -18,7 +18,7 @@ from typing import Any
 
 from nbgrader.converters import GenerateFeedback
 
-from grader import classroom
+from grader.classroom import run as classroom
 from grader.jail import Limits
 from tests.hostile.corpus import corpus
 from tests.hostile.kit import CHAPTER, ROOT, Case, case, notebook

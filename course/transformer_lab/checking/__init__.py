@@ -5,18 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from transformer_lab.checking import probes as _probes  # noqa: F401  (registers the special probes)
-from transformer_lab.checking import probes_ch01 as _probes_ch01  # noqa: F401
-from transformer_lab.checking import probes_ch03 as _probes_ch03  # noqa: F401
-from transformer_lab.checking import probes_ch04 as _probes_ch04  # noqa: F401
-from transformer_lab.checking import probes_ch05 as _probes_ch05  # noqa: F401
-from transformer_lab.checking import probes_ch07 as _probes_ch07  # noqa: F401
-from transformer_lab.checking import probes_ch08 as _probes_ch08  # noqa: F401
-from transformer_lab.checking import probes_ch09 as _probes_ch09  # noqa: F401
-from transformer_lab.checking.key import evaluate
-from transformer_lab.checking.probe import observe
-from transformer_lab.checking.recorded import UnknownExercise, recorded_key
-from transformer_lab.checking.report import Report
+from transformer_lab.checking.judging.key import judge
+from transformer_lab.checking.judging.report import Report
+from transformer_lab.checking.probes import observe
+from transformer_lab.checking.stored.recorded import UnknownExercise, recorded_key
 from transformer_lab.notebook import in_notebook
 
 
@@ -25,7 +17,7 @@ def run_check(exercise: str, symbol: Any) -> Report:
 
     Raises UnknownExercise (a LookupError) when there is no such exercise.
     """
-    return evaluate(recorded_key(exercise), lambda case: observe(symbol, case))
+    return judge(recorded_key(exercise), lambda case: observe(symbol, case))
 
 
 def check(exercise: str, symbol: Any = None) -> None:

@@ -18,7 +18,7 @@ from IPython.display import display
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from transformer_lab.checking.problems import problem_of
+from transformer_lab.checking.probes.problems import problem_of
 from transformer_lab.widgets.box import Box
 
 DPI = 100

@@ -1,0 +1,1 @@
+"""Compares observations with an answer key and puts the verdict into words. Runs no learner's code."""

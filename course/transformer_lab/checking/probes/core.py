@@ -1,0 +1,249 @@
+"""Run a learner's symbol on one case and report, in plain data, what it did.
+
+A probe compares nothing and knows no answer. It runs beside the learner's code: in their kernel for
+`check`, in a process of its own for grading. The two general probes serve nearly every exercise:
+
+- `function`: call it; report its result, the gradients through chosen arguments, the inputs it changed.
+- `module`: build it, load given weights strictly, call it; report the same and what the module holds.
+
+A special probe is a function decorated with `@probe("name")`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from transformer_lab.checking.probes.arguments import build, plain
+from transformer_lab.checking.probes.problems import Problem, Trouble, problem_of
+
+PRINTED_LIMIT = 2000  # characters of a learner's own output that are kept for one case
+
+
+@dataclass(frozen=True)
+class Case:
+    """One experiment: the probe that makes it and its inputs, a tree that `wire.pack` accepts."""
+
+    probe: str
+    inputs: dict[str, Any]
+
+    def tree(self) -> dict[str, Any]:
+        return {"probe": self.probe, "inputs": self.inputs}
+
+
+@dataclass
+class Observation:
+    """What was seen: named values, the problem that stopped it (if any), what the code printed."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    problem: Problem | None = None
+    printed: str = ""
+
+    def tree(self) -> dict[str, Any]:
+        problem = self.problem.tree() if self.problem else None
+        return {"values": self.values, "problem": problem, "printed": self.printed}
+
+    @staticmethod
+    def from_tree(tree: dict[str, Any]) -> Observation:
+        """Rebuild an observation that crossed a boundary.
+
+        Raises KeyError, TypeError or ValueError when the tree is not one.
+        """
+        problem = Problem(**tree["problem"]) if tree["problem"] else None
+        values = tree["values"]
+        if not isinstance(values, dict):
+            raise TypeError("the values of an observation are a dict")
+        return Observation(values, problem, str(tree["printed"])[:PRINTED_LIMIT])
+
+
+Probe = Callable[[Any, dict[str, Any], dict[str, Any]], None]
+PROBES: dict[str, Probe] = {}
+
+
+def probe(name: str) -> Callable[[Probe], Probe]:
+    """Register `function(symbol, inputs, values)`, which fills `values` and raises on trouble."""
+
+    def register(function: Probe) -> Probe:
+        PROBES[name] = function
+        return function
+
+    return register
+
+
+@contextlib.contextmanager
+def neutral_state() -> Iterator[io.StringIO]:
+    """Run with gradients on, float32 as default, a fixed seed, and output captured; restore everything."""
+    grad, dtype, rng = torch.is_grad_enabled(), torch.get_default_dtype(), torch.get_rng_state()
+    output = io.StringIO()
+    try:
+        torch.set_grad_enabled(True)
+        torch.set_default_dtype(torch.float32)
+        torch.default_generator.manual_seed(0)  # torch.manual_seed formats the call stack: 0.8 ms a case
+        with (
+            contextlib.redirect_stdout(output),
+            contextlib.redirect_stderr(io.StringIO()),
+            warnings.catch_warnings(),
+        ):
+            warnings.simplefilter("ignore")
+            yield output
+    finally:
+        torch.set_grad_enabled(grad)
+        torch.set_default_dtype(dtype)
+        torch.set_rng_state(rng)
+
+
+def observe(symbol: Any, case: Case) -> Observation:
+    """Run `case` on `symbol`; whatever the learner's code does, an observation comes back.
+
+    Only KeyboardInterrupt passes through, so that a learner can stop an endless loop.
+    """
+    seen = Observation()
+    with neutral_state() as output:
+        try:
+            PROBES[case.probe](symbol, case.inputs, seen.values)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # SystemExit too: it is the learner's mistake, not ours
+            seen.problem = problem_of(error)
+        seen.printed = "" if output.closed else output.getvalue()[:PRINTED_LIMIT]
+    return seen
+
+
+def _call(
+    function: Callable,
+    inputs: dict[str, Any],
+    values: dict[str, Any],
+    weights: dict[str, torch.Tensor] | None = None,
+) -> None:
+    """Call `function` as `inputs` say and note result, changed inputs and gradients in `values`."""
+    args = build(inputs.get("args", []))
+    kwargs = build(inputs.get("kwargs", {}))
+    paths = inputs.get("wrt", [])
+    wrt = {str(path): _argument(args, kwargs, path).requires_grad_() for path in paths if path != "weights"}
+    wrt |= (weights or {}) if "weights" in paths else {}
+    before = {path: value.detach().clone() for path, value in _tensors(args, kwargs)}
+    result = function(*args, **kwargs)
+    values["changed"] = [
+        path for path, value in _tensors(args, kwargs) if not _same(before[path], value.detach())
+    ]
+    _note("out", result, values)
+    if inputs.get("cotangents"):
+        _backward(result, inputs["cotangents"], wrt, values)
+
+
+def _argument(args: list, kwargs: dict, path: str) -> torch.Tensor:
+    return args[int(path)] if str(path).isdigit() else kwargs[path]
+
+
+def _tensors(args: list, kwargs: dict) -> Iterator[tuple[str, torch.Tensor]]:
+    for path, value in [*enumerate(args), *kwargs.items()]:
+        if isinstance(value, torch.Tensor):
+            yield str(path), value
+
+
+def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a.shape == b.shape and a.dtype == b.dtype and torch.equal(a.nan_to_num(), b.nan_to_num())
+
+
+def _note(name: str, value: Any, values: dict[str, Any]) -> None:
+    """Store a result; a tuple's items get names of their own (`out.0`, `out.1`)."""
+    if isinstance(value, tuple):
+        for index, item in enumerate(value):
+            values[f"{name}.{index}"] = plain(item)
+    else:
+        values[name] = plain(value)
+
+
+def _backward(result: Any, cotangents: list[torch.Tensor], wrt: dict, values: dict[str, Any]) -> None:
+    """Add the gradients of sum(result * cotangent) by every tensor of `wrt`."""
+    outputs = result if isinstance(result, tuple) else (result,)
+    pairs = [(o, c) for o, c in zip(outputs, cotangents, strict=False) if c is not None]
+    for output, cotangent in pairs:
+        if not isinstance(output, torch.Tensor) or output.shape != cotangent.shape:
+            raise Trouble("shape", "The output has another shape than expected, so no gradient was taken.")
+    total = sum((output * cotangent.to(output.dtype)).sum() for output, cotangent in pairs)
+    if not total.requires_grad:
+        raise Trouble("no_gradient", "No gradient flows from the output back to the inputs.")
+    gradients = torch.autograd.grad(total, list(wrt.values()), allow_unused=True)
+    for path, gradient in zip(wrt, gradients, strict=True):
+        values[f"grad.{path}"] = None if gradient is None else gradient.detach().clone()
+
+
+@probe("function")
+def _function(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]) -> None:
+    """inputs: args, kwargs, wrt (argument positions or names), cotangents (one an output)."""
+    _call(symbol, inputs, values)
+
+
+@probe("module")
+def _module(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]) -> None:
+    """inputs: make {args, kwargs}, weights, dtype, mode, keep, and call {args, kwargs, wrt, cotangents}.
+
+    `wrt` may hold "weights": then the gradients of all parameters are reported too.
+    """
+    module = make_module(symbol, inputs, values)
+    if inputs.get("call"):
+        _call(module, inputs["call"], values, dict(module.named_parameters()))
+    for name in inputs.get("keep", []):
+        _keep(module, name, values)
+
+
+def make_module(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]) -> nn.Module:
+    """Build the learner's module, report its parameters and buffers, load weights, set dtype and mode."""
+    make = inputs.get("make", {})
+    module = symbol(*build(make.get("args", [])), **build(make.get("kwargs", {})))
+    if not isinstance(module, nn.Module):
+        raise Trouble("not_module", f"{symbol.__name__}(...) is not an nn.Module.")
+    values["parameters"] = [[name, list(p.shape)] for name, p in sorted(module.named_parameters())]
+    values["buffers"] = [[name, list(b.shape)] for name, b in sorted(module.named_buffers())]
+    if "weights" in inputs:
+        load_weights(module, inputs["weights"])
+    if "dtype" in inputs:
+        module.to(getattr(torch, inputs["dtype"]))
+    return module.train(inputs.get("mode", "eval") == "train")
+
+
+def load_weights(module: nn.Module, weights: dict[str, torch.Tensor]) -> None:
+    """Copy `weights` into the module's parameters, by name.
+
+    Raises Trouble("attributes") that names what is missing, what is extra and what has another shape.
+    """
+    own = dict(module.named_parameters())
+    missing, extra = sorted(set(weights) - set(own)), sorted(set(own) - set(weights))
+    if missing or extra:
+        raise Trouble("attributes", _attribute_sentence(missing, extra))
+    for name, value in sorted(weights.items()):  # sorted: a recorded case may hold them in another order
+        if own[name].shape != value.shape:
+            found, wanted = list(own[name].shape), list(value.shape)
+            raise Trouble("attributes", f"{name} has shape {found}; {wanted} is needed.")
+        own[name].data.copy_(value)
+
+
+def _attribute_sentence(missing: list[str], extra: list[str]) -> str:
+    parts = []
+    if missing:
+        parts.append(f"The module needs {', '.join(missing)}, which yours does not have.")
+    if extra:
+        parts.append(f"Yours has {', '.join(extra)}, which the task does not name.")
+    if missing and extra:
+        parts.append("Rename the attribute, so that later chapters find it.")
+    return " ".join(parts)
+
+
+def _keep(module: nn.Module, name: str, values: dict[str, Any]) -> None:
+    """Report an attribute (dots reach inside): a tensor's value and whether it carries a gradient."""
+    target: Any = module
+    for part in name.split("."):
+        if not hasattr(target, part):
+            raise Trouble("attributes", f"The module needs the attribute {name}, which yours does not have.")
+        target = getattr(target, part)
+    values[f"attr.{name}"] = plain(target)
+    if isinstance(target, torch.Tensor):
+        values[f"attr.{name}.requires_grad"] = target.requires_grad

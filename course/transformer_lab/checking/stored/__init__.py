@@ -1,0 +1,1 @@
+"""What the build recorded for learners: answer keys, hints, questions. Runs and judges nothing."""

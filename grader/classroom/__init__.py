@@ -1,0 +1,1 @@
+"""Grades a class: pools, one writer, records, reports. Changes nothing in nbgrader."""

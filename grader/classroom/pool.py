@@ -1,0 +1,139 @@
+"""Grade many submissions at once: on this machine's cores, or on a Dask cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+
+from grader.grading.job import grade_bytes, warm_jail
+
+Task = Callable[[], tuple]  # reads a submission and returns grade_bytes's arguments
+Outcome = tuple[str, str | BaseException]  # a student, and the result as JSON or why the grader has none
+TRIES = 3
+
+
+def _start_worker() -> None:
+    """Leave Ctrl-C to the main process, and do not outlive it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform.startswith("linux"):
+        from grader.jail.inside.namespaces import die_with_parent
+
+        die_with_parent()
+    import torch
+
+    torch.set_num_threads(1)
+
+
+def on_this_machine(tasks: dict[str, Task], workers: int, isolated: bool = True) -> Iterator[Outcome]:
+    """Grade on this machine's cores.
+
+    The workers start at this call, not at the first result. They are forked where that is safe, so that torch
+    is imported once and one jail serves them all. A submission whose worker dies is tried once more, alone.
+    """
+    if workers == 1 or len(tasks) < 2:
+        return _in_this_process(tasks)
+    warm_jail(isolated)
+    return _in_a_pool(_new_pool(workers), dict(tasks), workers)
+
+
+def _new_pool(workers: int) -> ProcessPoolExecutor:
+    alone = threading.active_count() == 1  # a fork while another thread holds a lock would never get it
+    method = "fork" if alone and sys.platform.startswith("linux") else "spawn"
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context(method), _start_worker)
+    pool.submit(os.getpid)  # starts the workers
+    return pool
+
+
+def _in_this_process(tasks: dict[str, Task]) -> Iterator[Outcome]:
+    """The jail stays warm afterwards: formgrader's next single submission is graded at once."""
+    for student, task in tasks.items():
+        try:
+            outcome = grade_bytes(*task())
+        except Exception as error:  # told to whoever asked; the next submission is graded all the same
+            outcome = error
+        yield student, outcome
+
+
+def _in_a_pool(pool: ProcessPoolExecutor, waiting: dict[str, Task], workers: int) -> Iterator[Outcome]:
+    while waiting:
+        running: dict[Future, str] = {}
+        try:
+            for student, outcome in _drain(pool, waiting, running, workers):
+                del waiting[student]
+                yield student, outcome
+            pool.shutdown()
+        except BrokenProcessPool:
+            for student in list(running.values()):  # one of these took the pool down
+                yield student, _alone(waiting.pop(student))
+            pool = _new_pool(workers)
+        except BaseException:
+            _end_now(pool)
+            raise
+
+
+def _drain(
+    pool: ProcessPoolExecutor, waiting: dict[str, Task], running: dict[Future, str], workers: int
+) -> Iterator[Outcome]:
+    """Keep every worker busy while holding only a few submissions in memory. Raises BrokenProcessPool."""
+    students = iter(list(waiting))
+    while True:
+        while len(running) < 2 * workers and (student := next(students, None)) is not None:
+            running[pool.submit(grade_bytes, *waiting[student]())] = student
+        if not running:
+            return
+        done, _ = wait(running, return_when=FIRST_COMPLETED)
+        for future in done:
+            error = future.exception()
+            if isinstance(error, BrokenProcessPool):
+                raise error
+            yield running.pop(future), error or future.result()
+
+
+def _alone(task: Task) -> str | BaseException:
+    with _new_pool(1) as pool:
+        future = pool.submit(grade_bytes, *task())
+        return future.exception() or future.result()
+
+
+def _end_now(pool: ProcessPoolExecutor) -> None:
+    processes = list((pool._processes or {}).values())
+    pool.shutdown(wait=False, cancel_futures=True)
+    for process in processes:
+        with contextlib.suppress(OSError):
+            process.kill()
+
+
+def on_dask(tasks: dict[str, Task], address: str) -> Iterator[Outcome]:
+    """Grade on the workers of a Dask scheduler. A submission whose worker is lost is tried on another.
+
+    Workers need a copy of this repository and its environment, and share nothing else with this machine.
+    Start them with one thread each: a process grades one submission at a time.
+    """
+    from distributed import Client, as_completed
+
+    with Client(address) as client:
+        students = iter(list(tasks))
+        window = 4 * max(1, len(client.scheduler_info(n_workers=-1)["workers"]))
+        names: dict[str, str] = {}
+
+        def submit_next():
+            student = next(students, None)
+            if student is None:
+                return None
+            future = client.submit(grade_bytes, *tasks[student](), pure=False, retries=TRIES)
+            names[future.key] = student
+            return future
+
+        pending = as_completed([f for f in (submit_next() for _ in range(window)) if f is not None])
+        for future in pending:
+            yield names.pop(future.key), future.exception() or future.result()
+            future.release()
+            if (more := submit_next()) is not None:
+                pending.add(more)

@@ -1,0 +1,302 @@
+"""Grade a chapter for a whole class.
+
+    submitted/ ──► intake ──► pool of jails ──► one writer: autograded/, gradebook.db, records/
+
+Only this process writes. A submission's notebook is written first, its marks next (in one transaction), its
+record last; whatever moment a run is cut at, `resume` finds what is left by the records and ends with the
+same marks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import json
+import os
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import nbformat
+from tqdm import tqdm
+
+from grader.classroom import pool
+from grader.classroom.course import Course
+from grader.classroom.gradebook import GradebookWriter
+from grader.classroom.records import Records, new_run
+from grader.errors import UnknownName, UserMistake
+from grader.grading import intake
+from grader.grading.job import NotIsolated
+from grader.jail import Limits, isolation_problem
+from grader.judging.fingerprint import exercises_hash
+from grader.judging.judge import new_seed
+
+NO_JAIL = (
+    "WARNING: learners' code runs WITHOUT isolation. It can read and change every file of this account, "
+    "the gradebook and other submissions included, and reach the network."
+)
+
+
+@dataclass
+class Summary:
+    """What a run did."""
+
+    chapter: str
+    graded: list[dict] = field(default_factory=list)  # records
+    failed: dict[str, str] = field(default_factory=dict)  # student: what went wrong in the grader itself
+    skipped: int = 0
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        late = sum(record["late_seconds"] > 0 for record in self.graded)
+        odd = [record for record in self.graded if record["notes"]]
+        times = sorted(record["seconds"] for record in self.graded) or [0.0]
+        lines = [
+            f"{self.chapter}: {len(self.graded)} graded in {self.seconds:.1f} s"
+            + (f", {self.skipped} already graded before" if self.skipped else "")
+            + f"; {late} late; {len(odd)} to look at.",
+            f"Each took {statistics.median(times):.2f} s (median), {times[-1]:.2f} s (longest).",
+        ]
+        for record in odd:
+            lines.append(f"  {record['student']!r}: {record['score']:g} of {record['max']:g}")
+            lines += [f"      {note}" for note in record["notes"][:6]]
+        lines += [
+            f"THE GRADER FAILED on {name!r}, who has no mark: {why}" for name, why in self.failed.items()
+        ]
+        return "\n".join(lines)
+
+
+def run(
+    course: Course,
+    chapter: str,
+    *,
+    students: Iterable[str] | None = None,
+    workers: int | None = None,
+    resume: bool = False,
+    scheduler: str | None = None,
+    seed: int | None = None,
+    isolated: bool = True,
+    limits: Limits | None = None,
+    create: bool = True,
+    quiet: bool = False,
+    say: Callable[[str], None] = print,
+) -> Summary:
+    """Grade the class and return the summary.
+
+    students: ids or patterns (`a*`); everyone with a folder for the chapter when None.
+    resume: go on with the last run, with its seed; what it finished is left alone.
+    isolated=False: see NO_JAIL. limits: what one submission may use.
+    Raises UnknownName for a chapter or students that are not there, NotIsolated, and the grader's own
+    failures.
+    """
+    release = course.release(chapter)
+    if not isolated:
+        say(NO_JAIL)
+    elif scheduler is None and (problem := isolation_problem()):
+        raise NotIsolated(problem)
+    chosen = _choose(intake.students(course.submitted(), chapter), students, chapter)
+    for name in intake.unusable_names(course.submitted(), chapter):
+        say(f"Left out: the folder {name} has a name that can be no student's id.")
+    records = Records(course.root, chapter)
+    this_run = _this_run(records, chapter, seed, release, resume, isolated)
+    tasks, submissions = _tasks(course, chapter, chosen, release, this_run, records, limits)
+    summary = Summary(chapter, skipped=len(chosen) - len(tasks))
+    start = time.monotonic()
+    if scheduler:
+        outcomes = pool.on_dask(tasks, scheduler)
+    else:
+        outcomes = pool.on_this_machine(tasks, workers or cores(), isolated)
+    bar = tqdm(total=len(tasks), desc=chapter, unit="submission", disable=quiet or not tasks)
+    with _writer(course, chapter, release) as writer, bar:
+        for student, outcome in outcomes:
+            bar.update()
+            found = submissions.pop(student, None)
+            if isinstance(outcome, UserMistake):  # of everyone's, not of this submission's
+                raise outcome
+            if isinstance(outcome, BaseException):
+                summary.failed[student] = f"{type(outcome).__name__}: {outcome}"
+                continue
+            record = _write(course, writer, found, chapter, json.loads(outcome), this_run, create)
+            records.append(record)
+            summary.graded.append(record)
+    summary.graded.sort(key=lambda record: record["student"])
+    summary.seconds = time.monotonic() - start
+    return summary
+
+
+def cores() -> int:
+    """The number of processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _writer(course: Course, chapter: str, release: bytes) -> GradebookWriter:
+    notebook = nbformat.reads(release.decode(), as_version=4)
+    directory = course.directory
+    return GradebookWriter(directory.db_url, directory.course_id, chapter, notebook, course.config)
+
+
+def _choose(known: list[str], patterns: Iterable[str] | None, chapter: str) -> list[str]:
+    if patterns is None:
+        return known
+    chosen = []
+    for pattern in patterns:
+        found = [s for s in known if s == pattern] or fnmatch.filter(known, pattern)
+        if not found:
+            raise UnknownName(f"Nobody called {pattern!r} handed in {chapter}.")
+        chosen += found
+    return sorted(dict.fromkeys(chosen))
+
+
+def _this_run(
+    records: Records, chapter: str, seed: int | None, release: bytes, resume: bool, isolated: bool
+) -> dict:
+    """Return the run to go on with, or begin one."""
+    last = records.last_run()
+    if resume and last:
+        if last["exercises"] == exercises_hash(chapter, release):
+            return last
+        raise UserMistake(
+            "The exercises have changed since that run, so it cannot be resumed. Run without --resume."
+        )
+    begun = new_run(chapter, new_seed() if seed is None else seed, release, isolated)
+    records.append(begun)
+    return begun
+
+
+def _tasks(
+    course: Course,
+    chapter: str,
+    chosen: list[str],
+    release: bytes,
+    this_run: dict,
+    records: Records,
+    limits: Limits | None,
+) -> tuple[dict, dict]:
+    """Return {student: reads the submission and gives grade_bytes's arguments} and what was read so far."""
+    done = records.latest(this_run["run"])
+    submissions: dict[str, intake.Submission] = {}
+
+    def task(student: str) -> Callable[[], tuple]:
+        def read() -> tuple:
+            found = submissions[student] = intake.read_submission(course.submitted(), student, chapter)
+            how = (release, this_run["seed"], limits, this_run["isolated"], (chapter, this_run["exercises"]))
+            return found.data, found.notes, *how
+
+        return read
+
+    left = []
+    for student in chosen:
+        finished = done.get(student)
+        graded = course.folder("autograded", student, chapter) / f"{chapter}.ipynb"
+        if finished and graded.is_file():
+            now = intake.read_submission(course.submitted(), student, chapter).sha256
+            if finished["submission"] == now:
+                continue
+        left.append(student)
+    return {student: task(student) for student in left}, submissions
+
+
+def _write(
+    course: Course,
+    writer: GradebookWriter,
+    found: intake.Submission,
+    chapter: str,
+    outcome: dict,
+    this_run: dict,
+    create: bool,
+) -> dict:
+    """Write one submission's notebook and marks; return its record."""
+    notebook = nbformat.reads(outcome["notebook"], as_version=4)
+    folder = course.folder("autograded", found.student, chapter)
+    _write_folder(folder, chapter, outcome["notebook"], found.timestamp)
+    late = writer.write(found.student, found.timestamp, outcome["marks"], notebook, create)
+    keys = ("marks", "points", "reports", "notes", "seconds", "peak_bytes")
+    return {
+        "kind": "mark",
+        **{key: this_run[key] for key in ("run", "chapter", "seed", "exercises", "versions")},
+        "student": found.student,
+        "submission": found.sha256,
+        "timestamp": found.timestamp,
+        "late_seconds": late,
+        "score": round(sum(outcome["marks"].values()), 2),
+        "max": sum(outcome["points"].values()),
+        **{key: outcome[key] for key in keys},
+    }
+
+
+def _write_folder(folder: Path, chapter: str, notebook: str, timestamp: str | None) -> None:
+    """Replace a student's autograded folder; nothing that was in it stays."""
+    if folder.is_symlink():
+        folder.unlink()
+    elif folder.is_dir():
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    (folder / f"{chapter}.ipynb").write_text(notebook + "\n", encoding="utf-8")
+    if timestamp:
+        (folder / "timestamp.txt").write_text(timestamp + "\n")
+
+
+def run_again(course: Course, chapter: str, students: Iterable[str] | None = None) -> Summary:
+    """Grade recorded submissions once more, with the seed of the last run, and write what comes out."""
+    last = Records(course.root, chapter).last_run()
+    if last is None:
+        raise UnknownName(f"Nothing of {chapter} has been graded yet.")
+    return run(course, chapter, students=students, seed=last["seed"])
+
+
+def regrade(
+    course: Course, chapter: str, students: Iterable[str] | None = None, quiet: bool = False
+) -> list[str]:
+    """Recompute every recorded mark from its submission and seed; return a line for each that differs.
+
+    Nothing is written. A submission, an exercise set or a gradebook that has changed since is a difference
+    too.
+    """
+    release = course.release(chapter)
+    recorded = Records(course.root, chapter).latest()
+    chosen = _choose(sorted(recorded), students, chapter)
+    now = exercises_hash(chapter, release)
+    submissions = {s: intake.read_submission(course.submitted(), s, chapter) for s in chosen}
+    tasks = {
+        s: (lambda s=s: (submissions[s].data, submissions[s].notes, release, recorded[s]["seed"], None, True))
+        for s in chosen
+    }
+    with _writer(course, chapter, release) as writer:
+        in_book = writer.marks(chosen)
+    differences = []
+    bar = tqdm(total=len(tasks), desc=f"{chapter} again", unit="submission", disable=quiet or not tasks)
+    with bar, contextlib.closing(pool.on_this_machine(tasks, cores())) as outcomes:
+        for student, outcome in outcomes:
+            record = recorded[student]
+            if isinstance(outcome, BaseException):
+                differences.append(f"{student!r}: could not be graded again: {outcome}")
+                continue
+            differences += _compare(
+                record,
+                json.loads(outcome)["marks"],
+                in_book.get(student, {}),
+                now,
+                submissions[student].sha256,
+            )
+            bar.update()
+    return sorted(differences)
+
+
+def _compare(
+    record: dict, marks: dict[str, float], in_book: dict[str, float], exercises: str, submission: str
+) -> list[str]:
+    who = record["student"]
+    found = []
+    if record["submission"] != submission:
+        found.append(f"{who!r}: the submission has changed since it was graded")
+    if record["exercises"] != exercises:
+        found.append(f"{who!r}: the exercises have changed since it was graded")
+    for name, mark in record["marks"].items():
+        if marks.get(name) != mark:
+            found.append(f"{who!r}, {name}: recorded {mark:g}, recomputed {marks.get(name)}")
+        if in_book.get(name) != mark:
+            found.append(f"{who!r}, {name}: recorded {mark:g}, the gradebook has {in_book.get(name)}")
+    return found

@@ -1,0 +1,199 @@
+"""`python -m grader COMMAND`: build, selftest, demo, bench; autograde, report, regrade."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from grader.errors import UnknownName, UserMistake
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line's parser."""
+    top = argparse.ArgumentParser(prog="python -m grader", description="Build, test and grade the course.")
+    commands = top.add_subparsers(dest="command", required=True)
+    _author_commands(commands)
+    _class_commands(commands)
+    return top
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; a mistake of the user's is one clear line, not a traceback."""
+    options = parser().parse_args(arguments)
+    try:
+        return options.run(options)
+    except UserMistake as mistake:
+        print(mistake, file=sys.stderr)
+        return 2
+
+
+def _author_commands(commands: argparse._SubParsersAction) -> None:
+    """What an author does with lessons and exercises."""
+    build = commands.add_parser("build", help="rebuild notebooks and recorded cases from the lessons")
+    build.add_argument("chapters", nargs="*", help="chapters, such as 02; all when none is named")
+    build.add_argument("--check", action="store_true", help="change nothing; exit 1 when a file is stale")
+    build.add_argument("--prose", action="store_true", help="keep outputs of lessons whose code is the same")
+    build.set_defaults(run=_build)
+    test = commands.add_parser("selftest", help="test the tests of the exercises")
+    test.add_argument("chapters", nargs="*")
+    test.add_argument(
+        "--seeds",
+        type=int,
+        nargs="+",
+        metavar="N",
+        help="draw the fresh cases from these; new ones when left out",
+    )
+    test.set_defaults(run=_selftest)
+    demo = commands.add_parser("demo", help="grade an invented class and print its marks")
+    demo.add_argument("chapters", nargs="*")
+    demo.set_defaults(run=_demo)
+    commands.add_parser("bench", help="print ratios measured side by side").set_defaults(run=_bench)
+
+
+def _class_commands(commands: argparse._SubParsersAction) -> None:
+    """What an instructor does with a class."""
+    grade = commands.add_parser(
+        "autograde", help="grade a chapter for a whole class, each submission in a jail"
+    )
+    _where(grade)
+    grade.add_argument(
+        "--students", nargs="+", metavar="ID", help="ids or patterns such as 'a*'; all when left out"
+    )
+    grade.add_argument(
+        "--workers", type=int, metavar="N", help="processes at once; one for each core when left out"
+    )
+    grade.add_argument(
+        "--resume", action="store_true", help="go on with the last run, where it was interrupted"
+    )
+    grade.add_argument(
+        "--scheduler", metavar="ADDRESS", help="grade on a Dask cluster, such as tcp://host:8786"
+    )
+    grade.add_argument(
+        "--seed", type=int, help="draw the judge's cases from this seed instead of a secret one"
+    )
+    grade.add_argument(
+        "--without-isolation", action="store_true", help="DANGEROUS: let learners' code do anything"
+    )
+    grade.set_defaults(run=_autograde)
+    report = commands.add_parser(
+        "report", help="write marks for Canvas and Moodle and a page about the class"
+    )
+    _where(report)
+    report.add_argument(
+        "--output", type=Path, metavar="FOLDER", help="where to; reports/ in the course when left out"
+    )
+    report.set_defaults(run=_report)
+    again = commands.add_parser("regrade", help="recompute recorded marks from submissions and seeds")
+    _where(again)
+    again.add_argument("--students", nargs="+", metavar="ID")
+    again.add_argument("--verify", action="store_true", help="compare only; exit 1 when anything differs")
+    again.set_defaults(run=_regrade)
+
+
+# ---- authors' commands -----------------------------------------------------------------------------------
+
+
+def _build(options: argparse.Namespace) -> int:
+    from grader.authoring import build
+
+    if options.check:
+        stale = build.stale_files()
+        for line in stale:
+            print(f"differs from its lesson: {line}")
+        print("Run `make build` and commit the result." if stale else "Everything built is up to date.")
+        return 1 if stale else 0
+    build.build(options.chapters, prose_only=options.prose)
+    return 0
+
+
+def _selftest(options: argparse.Namespace) -> int:
+    from grader.authoring.selftest import selftest
+
+    return 0 if selftest(tuple(options.chapters), seeds=options.seeds) else 1
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from grader.workshop.demo import demo
+
+    return demo(options.chapters)
+
+
+def _bench(_options: argparse.Namespace) -> int:
+    from grader.workshop.bench import bench
+
+    return bench()
+
+
+# ---- instructors' commands -------------------------------------------------------------------------------
+
+
+def _where(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("chapter", help="a chapter, such as 03")
+    parser.add_argument(
+        "--course",
+        type=Path,
+        default=Path(),
+        metavar="FOLDER",
+        help="the course's folder; this one when left out",
+    )
+
+
+def _course_and_chapter(options: argparse.Namespace):
+    from grader.classroom.run import Course
+
+    course = Course.at(options.course)
+    folder = course.root / course.directory.release_directory
+    known = sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+    found = [name for name in known if options.chapter in (name, name.split("_")[0])]
+    if not found:
+        names = ", ".join(known) or "none"
+        raise UnknownName(f"There is no chapter {options.chapter!r} in {folder}. Released are: {names}.")
+    return course, found[0]
+
+
+def _autograde(options: argparse.Namespace) -> int:
+    if not options.scheduler:
+        from grader.jail import warm_up_early
+
+        warm_up_early(not options.without_isolation)
+    from grader.classroom.run import run
+
+    course, chapter = _course_and_chapter(options)
+    try:
+        summary = run(
+            course,
+            chapter,
+            students=options.students,
+            workers=options.workers,
+            resume=options.resume,
+            scheduler=options.scheduler,
+            seed=options.seed,
+            isolated=not options.without_isolation,
+        )
+    except KeyboardInterrupt:
+        print("\nInterrupted. Everything finished so far is kept; go on with --resume.", file=sys.stderr)
+        return 130
+    print(summary)
+    return 1 if summary.failed else 0
+
+
+def _report(options: argparse.Namespace) -> int:
+    from grader.classroom.reports import write_reports
+
+    course, chapter = _course_and_chapter(options)
+    for path in write_reports(course, chapter, options.output):
+        print(path)
+    return 0
+
+
+def _regrade(options: argparse.Namespace) -> int:
+    from grader.classroom.run import regrade, run_again
+
+    course, chapter = _course_and_chapter(options)
+    if not options.verify:
+        print(run_again(course, chapter, options.students))
+        return 0
+    differences = regrade(course, chapter, options.students)
+    print("\n".join(differences) or "Every recorded mark was recomputed and is the same.")
+    return 1 if differences else 0

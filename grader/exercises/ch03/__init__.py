@@ -1,0 +1,3 @@
+"""Chapter 03, attention."""
+
+CHAPTER = "03_attention"

@@ -1,0 +1,65 @@
+"""nbgrader's settings for this course; `configure` is all that a nbgrader_config.py calls."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nbformat.notebooknode import NotebookNode
+from nbgrader import preprocessors as stock
+from nbgrader.preprocessors import NbGraderPreprocessor
+from traitlets.config import Application, Config
+
+from grader.authoring.lesson import HIDDEN_BEGIN, HIDDEN_END
+from grader.authoring.release import set_release_steps
+from grader.layout import ROOT, set_folders
+
+
+class HideTests(NbGraderPreprocessor):
+    """Take hidden tests out of a feedback page: a learner reads the rows, not the test's source."""
+
+    def preprocess_cell(self, cell: NotebookNode, resources: dict, index: int) -> tuple[NotebookNode, dict]:
+        if HIDDEN_BEGIN in cell.source:
+            head, rest = cell.source.split(HIDDEN_BEGIN, 1)
+            tail = rest.split(HIDDEN_END, 1)[1] if HIDDEN_END in rest else ""
+            cell.source = (head.rstrip() + tail.rstrip()).strip()
+        return cell, resources
+
+
+class KeepRightAnswers(NbGraderPreprocessor):
+    """Drop stderr from test cells: a warning is no mistake, but nbgrader gives 0 points for it."""
+
+    def preprocess_cell(self, cell: NotebookNode, resources: dict, index: int) -> tuple[NotebookNode, dict]:
+        if cell.cell_type == "code" and cell.metadata.get("nbgrader", {}).get("grade"):
+            cell.outputs = [o for o in cell.outputs if o.get("name") != "stderr"]
+        return cell, resources
+
+
+def configure(c: Config, root: Path = ROOT, jailed: bool = True) -> None:
+    """Set up nbgrader for a course whose folders lie in `root`.
+
+    jailed: `nbgrader autograde` runs learners' code in a jail and judges it outside. False leaves nbgrader's
+    own way, which trusts learners' code with everything: it is there to be compared with. Only a Jupyter
+    application that is running, nbgrader's own or JupyterLab, is led through the jail: others that merely
+    read these settings find nbgrader as it was.
+    """
+    if jailed and Application.initialized():
+        from grader.nbgrader_adapter.converter import install
+
+        install()
+    set_folders(c, root)
+    set_release_steps(c)
+    c.OverwriteCells.add_missing_cells = True  # a deleted test cell comes back
+    c.Autograde.autograde_preprocessors = [
+        stock.Execute,
+        KeepRightAnswers,
+        stock.LimitOutput,
+        stock.SaveAutoGrades,
+        stock.AssignLatePenalties,
+        stock.CheckCellMetadata,
+    ]
+    c.GenerateFeedback.preprocessors = [
+        stock.GetGrades,
+        HideTests,
+        "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
+    ]
+    c.Execute.timeout = 120
