@@ -42,7 +42,7 @@ def _author_commands(commands: argparse._SubParsersAction) -> None:
         type=int,
         nargs="+",
         metavar="N",
-        help="draw the fresh cases from these; new ones when left out",
+        help="draw the fresh cases from these",
     )
     test.set_defaults(run=_selftest)
     demo = commands.add_parser("demo", help="grade an invented class and print its marks")

@@ -255,40 +255,43 @@ def test_mistakes_of_the_instructor_are_one_clear_line(arguments, course, capsys
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
 
 
-def grade_or_die(data, *_how) -> str:
-    """Stands in for grade_bytes in workers: some bytes end the process, some raise, the rest come back."""
-    if data == b"die":
+def grade_or_die(job: submission.Job) -> str:
+    """Stands in for grade_elsewhere in workers: some bytes end the process, some raise, the rest come back."""
+    if job.submission == b"die":
         os._exit(1)
-    if data == b"raise":
+    if job.submission == b"raise":
         raise RuntimeError("broken")
-    return data.decode()
+    return submission.Outcome({}, {}, {}, [], job.submission.decode(), 0.0, 0).to_json()
 
 
 def test_what_breaks_a_worker_costs_no_other_submission(monkeypatch):
-    monkeypatch.setattr(pool, "grade_bytes", grade_or_die)
+    monkeypatch.setattr(pool, "grade_elsewhere", grade_or_die)
     monkeypatch.setattr(pool, "warm_jail", lambda _isolated: None)
     contents = {f"s{n}": b"die" if n in (2, 7) else b"raise" if n == 5 else b"%d" % n for n in range(12)}
-    tasks = {student: (lambda content=content: (content,)) for student, content in contents.items()}
-    outcomes = dict(pool.on_this_machine(tasks, workers=2))
+    jobs = {
+        student: (lambda content=content: submission.Job(content, (), b"", SEED))
+        for student, content in contents.items()
+    }
+    outcomes = dict(pool.on_this_machine(jobs, workers=2))
     assert set(outcomes) == set(contents)
     failed = {student for student, outcome in outcomes.items() if isinstance(outcome, BaseException)}
     assert failed == {"s2", "s5", "s7"}
     assert all(
-        outcomes[student] == content.decode()
+        outcomes[student].notebook == content.decode()
         for student, content in contents.items()
         if student not in failed
     )
 
 
 def test_a_failure_of_the_grader_is_told_and_leaves_others_alone(course, monkeypatch, capsys):
-    real = pool.grade_bytes
+    real = pool.grade
 
-    def fails_on_blank(data, *how, **more):
-        if rb"NotImplementedError(\"TODO 2.5" in data:
+    def fails_on_blank(job):
+        if rb"NotImplementedError(\"TODO 2.5" in job.submission:
             raise RuntimeError("the grader broke")
-        return real(data, *how, **more)
+        return real(job)
 
-    monkeypatch.setattr(pool, "grade_bytes", fails_on_blank)
+    monkeypatch.setattr(pool, "grade", fails_on_blank)
     arguments = [
         "autograde",
         "02",
@@ -307,7 +310,7 @@ def test_a_failure_of_the_grader_is_told_and_leaves_others_alone(course, monkeyp
 
 def test_a_worker_with_other_exercises_is_refused():
     with pytest.raises(submission.OtherExercises):
-        submission.grade_bytes(None, [], release_bytes(), SEED, exercises=(CHAPTER, "another hash"))
+        submission.grade(submission.Job(None, (), release_bytes(), SEED, CHAPTER, "another hash"))
     for mistake in (
         submission.OtherExercises(),
         submission.NotIsolated("why"),

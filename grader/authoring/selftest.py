@@ -113,7 +113,7 @@ def chapter_results(
 
 
 class Memory:
-    """`observe`, remembered: judging, naming and measuring a mistake look at the same cases again and again."""
+    """`observe`, remembered: judging, naming and measuring look at the same cases again and again."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[int, int], tuple[Any, Case, Observation]] = {}

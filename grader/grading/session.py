@@ -265,9 +265,7 @@ def clean_observation(blob: bytes) -> Observation:
         if not all(isinstance(name, str) for name in seen.values):
             raise TypeError("a value's name is not text")
         if seen.problem is not None:
-            seen.problem = Problem(
-                *(str(t)[:_TEXT_LIMIT] for t in (seen.problem.kind, seen.problem.text, seen.problem.error))
-            )
+            seen.problem = Problem(*(str(t)[:_TEXT_LIMIT] for t in seen.problem.tree().values()))
     except Exception as error:  # hostile bytes can fail in any way; all of them are one
         text = f"What came back could not be read ({type(error).__name__})."
         return Observation(problem=Problem("unreadable", text, text))

@@ -64,7 +64,7 @@ def make_course(root: Path, size: int, jailed: bool) -> None:
         (root / folder / CHAPTER).mkdir(parents=True)
         shutil.copy(ROOT / folder / CHAPTER / f"{CHAPTER}.ipynb", root / folder / CHAPTER)
     (root / "nbgrader_config.py").write_text(
-        f"import sys\nfrom pathlib import Path\nsys.path.insert(0, {str(ROOT)!r})\n"
+        "from pathlib import Path\n"
         "from grader.nbgrader_adapter.settings import configure\n"
         f"configure(get_config(), Path({str(root)!r}), jailed={jailed})\n"
     )

@@ -28,6 +28,7 @@ class Difference:
 
     kind: str
     text: str
+    todo: str = ""  # the number of the TODO that the code stopped at, where the kind is "todo"
 
 
 def selected(values: Iterable[str], patterns: Iterable[str]) -> list[str]:
@@ -47,7 +48,7 @@ def difference(
     `spoken` gives names such as "out.1" the words that a learner reads ("the weights").
     """
     if seen.problem is not None and not set(expected) <= set(seen.values):
-        return Difference(seen.problem.kind, seen.problem.text)
+        return Difference(seen.problem.kind, seen.problem.text, seen.problem.todo)
     for name, value in expected.items():
         said = spoken.get(name) or _say(name)
         if name not in seen.values:

@@ -75,7 +75,7 @@ def judge(key: AnswerKey, observe: Observe) -> Report:
 def _unfit(key: AnswerKey, first: Observation) -> Difference | None:
     """Say why the symbol cannot be judged at all: missing, wrong kind, parameters in another order, ..."""
     if first.problem:
-        return Difference(first.problem.kind, first.problem.text)
+        return Difference(first.problem.kind, first.problem.text, first.problem.todo)
     kind, name = str(first.values.get("kind")), str(first.values.get("name"))
     if kind != key.kind:
         return Difference("kind", _kind_sentence(key, kind, name))

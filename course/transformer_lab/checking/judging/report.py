@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 from transformer_lab.checking.judging.compare import Difference
+from transformer_lab.language import _
 
 SYMBOLS = {"passed": "✓", "failed": "✗", "todo": "○", "waits": "○"}
 # Mid-tones, readable on white and on black alike (contrast at least 4.5 to 1 on both is not possible;
@@ -30,8 +31,6 @@ class RowResult:
     @property
     def sentence(self) -> str:
         """What the learner reads under the row; empty when it passed."""
-        if self.status == "todo" and self.difference:
-            return f"Stops at TODO {self.difference.text}, which is still open."
         return self.difference.text if self.difference else ""
 
 
@@ -69,13 +68,17 @@ class Report:
         return any(row.status in ("passed", "failed") for row in self.rows)
 
     @property
+    def next_todo(self) -> str:
+        """The number of the TODO that the first unfinished row stops at, or ""."""
+        return next((row.difference.todo for row in self.rows if row.status == "todo" and row.difference), "")
+
+    @property
     def headline(self) -> str:
         count, total = sum(row.status == "passed" for row in self.rows), len(self.rows)
         if self.passed:
             return f"all {total} rows pass"
-        todos = [row.difference.text for row in self.rows if row.status == "todo" and row.difference]
-        if not self.attempted and todos:
-            return f"nothing to judge yet. Next: TODO {todos[0]}"
+        if not self.attempted and self.next_todo:
+            return _("nothing to judge yet. Next: TODO {todo}").format(todo=self.next_todo)
         return f"{count} of {total} rows pass"
 
     def tree(self) -> dict[str, Any]:

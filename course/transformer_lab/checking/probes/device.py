@@ -1,7 +1,7 @@
 """Whether code makes its tensors where its input is, tried without a second device.
 
-Inputs and module stand on torch's "meta" device, which has shapes but no numbers. A tensor that the code makes
-without saying where lands on the CPU, and the first operation that meets both is told. torch's own
+Inputs and module stand on torch's "meta" device, which has shapes but no numbers. A tensor that the code
+makes without saying where lands on the CPU, and the first operation that meets both is told. torch's own
 FakeTensorMode does the same and more, but its first use imports torch's compiler, which takes a second.
 """
 
@@ -19,12 +19,12 @@ from transformer_lab.checking.probes.core import Case, make_module, probe
 from transformer_lab.checking.probes.problems import Trouble
 from transformer_lab.language import _
 
-# What may look at tensors of two devices: an index may lie on the CPU, and these bring one tensor to another's.
+# What may meet tensors of two devices: an index may lie on the CPU, and these bring one to another's.
 _MAY_MIX = {"__getitem__", "to", "type_as", "copy_", "__get__", "__set__"}
 
 
 class _OneDevice(TorchFunctionMode):
-    """Raises Trouble when a function of torch meets tensors of two devices (single numbers may stand anywhere)."""
+    """Raises Trouble when a function of torch meets tensors of two devices; single numbers may."""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -44,8 +44,9 @@ def _two_devices(operation: str) -> str:
 
 @probe("device")
 def _device(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]) -> None:
-    """Run another case on the meta device. inputs: run, the tree of a case of probe function, module or composite.
+    """Run another case on the meta device.
 
+    inputs: run, the tree of a case of the probe "function", "module" or "composite".
     Reports `device`: for each tensor that comes out, "where x is" or the name of the device it is on.
     """
     case = Case(**inputs["run"])

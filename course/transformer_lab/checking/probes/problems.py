@@ -10,17 +10,23 @@ import traceback
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from transformer_lab.language import _
+
 TEXT_LIMIT = 400  # characters of an exception's own text that are shown
 LINE_LIMIT = 120  # characters of the line it came from
 
 
 @dataclass(frozen=True)
 class Problem:
-    """kind: todo, raised, missing, attributes, shape, ...; text: the sentence; error: type and message."""
+    """kind: todo, raised, missing, attributes, shape, ...; text: the sentence; error: type and message.
+
+    todo: the number of the TODO that code stopped at, where the kind is "todo".
+    """
 
     kind: str
     text: str
     error: str = ""
+    todo: str = ""
 
     def tree(self) -> dict[str, Any]:
         return asdict(self)
@@ -138,7 +144,8 @@ def problem_of(error: BaseException) -> Problem:
     message = _message(error)
     todo = re.match(r"NotImplementedError: TODO (\d+\.\d+)", message)
     if todo:
-        return Problem("todo", todo[1], message)
+        text = _("Stops at TODO {todo}, which is still open.").format(todo=todo[1])
+        return Problem("todo", text, message, todo[1])
     where = _where(error)
     raised = f"Your code raised {message if where else message.rstrip('.')}{where}."
     for pattern, sentence in _EXPLAINED if where else _EXPLAINED + _EXPLAINED_CALLS:

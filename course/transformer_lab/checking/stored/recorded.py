@@ -52,7 +52,7 @@ def _read(exercise: str) -> dict[str, Any]:
 
 @cache
 def sentences() -> dict[str, Sentences]:
-    """Return {exercise: its sentences in English}; a recorded key knows them by the names of rows and mistakes."""
+    """Return {exercise: its sentences in English}; a recorded key knows them by their names."""
     return json.loads((DATA / SENTENCES).read_text(encoding="utf-8"))
 
 
