@@ -256,7 +256,7 @@ def test_mistakes_of_the_instructor_are_one_clear_line(arguments, course, capsys
 
 
 def grade_or_die(job: submission.Job) -> str:
-    """Stands in for grade_elsewhere in workers: some bytes end the process, some raise, the rest come back."""
+    """Stands in for grade_elsewhere in workers: some bytes end it, some raise, the rest come back."""
     if job.submission == b"die":
         os._exit(1)
     if job.submission == b"raise":

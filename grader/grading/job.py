@@ -110,7 +110,7 @@ def _outcome(graded: Graded) -> Outcome:
         points={verdict.grade_id: verdict.points for verdict in graded.verdicts},
         reports={verdict.grade_id: verdict.report.tree() for verdict in graded.verdicts},
         notes=graded.notes,
-        notebook=nbformat.writes(graded.notebook, version=4),
+        notebook=nbformat.writes(graded.notebook),
         seconds=round(graded.seconds, 3),
         peak_bytes=graded.peak_bytes,
     )

@@ -88,7 +88,8 @@ def error_ratio(expected: Any, seen: Any, tolerance: Tolerance) -> float:
     if isinstance(expected, dict) and expected.keys() == seen.keys():
         return max((error_ratio(expected[key], seen[key], tolerance) for key in expected), default=0.0)
     if isinstance(expected, float):
-        return _tensor_ratio(*torch.tensor([expected, seen], dtype=torch.float64), tolerance)
+        e, s = torch.tensor([expected, seen], dtype=torch.float64)
+        return _tensor_ratio(e, s, tolerance)
     return math.inf if isinstance(expected, list | dict) or expected != seen else 0.0
 
 

@@ -70,7 +70,7 @@ def plain(value: Any) -> Any:
         return {"$type": "an integer of more than 64 bits"}
     if value is None or type(value) in (bool, int, float, str):
         return value
-    if type(value) in (list, tuple):
+    if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
         return [plain(item) for item in value]
     if type(value) is dict:  # pairs keep the order, which some contracts state
         return {"$dict": [[plain(key), plain(item)] for key, item in value.items()]}

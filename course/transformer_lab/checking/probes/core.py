@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import io
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -120,7 +120,7 @@ def _call(
     function: Callable,
     inputs: dict[str, Any],
     values: dict[str, Any],
-    weights: dict[str, torch.Tensor] | None = None,
+    weights: Mapping[str, torch.Tensor] | None = None,
 ) -> None:
     """Call `function` as `inputs` say and note result, changed inputs and gradients in `values`."""
     args = build(inputs.get("args", []))
@@ -168,7 +168,7 @@ def _backward(result: Any, cotangents: list[torch.Tensor], wrt: dict, values: di
     for output, cotangent in pairs:
         if not isinstance(output, torch.Tensor) or output.shape != cotangent.shape:
             raise Trouble("shape", "The output has another shape than expected, so no gradient was taken.")
-    total = sum((output * cotangent.to(output.dtype)).sum() for output, cotangent in pairs)
+    total = sum(((o * c.to(o.dtype)).sum() for o, c in pairs), start=torch.zeros(()))
     if not total.requires_grad:
         raise Trouble("no_gradient", "No gradient flows from the output back to the inputs.")
     gradients = torch.autograd.grad(total, list(wrt.values()), allow_unused=True)

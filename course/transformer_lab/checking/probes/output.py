@@ -19,7 +19,7 @@ from transformer_lab.checking.probes.problems import Trouble
 class _Embedding(nn.Module):
     def __init__(self, table: torch.Tensor):
         super().__init__()
-        self.emb = nn.Embedding(*table.shape, _weight=table.clone())
+        self.emb = nn.Embedding(table.size(0), table.size(1), _weight=table.clone())
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         return self.emb(ids)
