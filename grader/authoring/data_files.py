@@ -39,7 +39,7 @@ def data_files(root: Path, chapters: Iterable[str] | None = None) -> dict[Path, 
     todos = {todo: exercise.id for exercise in by_id().values() for todo in exercise.todos}
     files[root / DATA / INDEX] = _json(todos)
     files[root / DATA / SENTENCES] = _json(all_sentences())
-    files[root / DATA / QUESTIONS] = _json(_all_questions(root))
+    files[root / DATA / QUESTIONS] = _json(all_questions(root))
     return files
 
 
@@ -125,7 +125,8 @@ def _json(tree: Any) -> bytes:
     return (json.dumps(tree, ensure_ascii=False, indent=1) + "\n").encode()
 
 
-def _all_questions(root: Path) -> dict[str, Any]:
+def all_questions(root: Path) -> dict[str, Any]:
+    """Return every chapter's review questions by name. Raises BadQuestion."""
     questions: dict[str, Any] = {}
     for path in sorted((root / "solutions").glob("*/questions.toml")):
         try:

@@ -127,7 +127,9 @@ def find(name: str, folder: Path | str | None = None, parts: Mapping[str, Any] |
     other are all the learner's own.
     """
     if name not in PARTS:
-        raise LookupError(f"there is no part {name!r}; the parts are: {', '.join(PARTS)}")
+        raise LookupError(
+            _("there is no part {name!r}; the parts are: {PARTS}").format(name=name, PARTS=", ".join(PARTS))
+        )
     given = tuple(sorted((parts or {}).items()))
     part, reason, why = _own(name, Path.cwd().parent if folder is None else Path(folder), given)
     if reason is Reason.PASSES:

@@ -142,10 +142,23 @@ class Budget:
 
     def __str__(self) -> str:
         s = self.settings
-        kept = "" if self.longest is None else f", those of at most {self.longest} words kept"
-        return (
-            f"Budget {self.name!r}: {self.sentences:,} sentences drawn{kept}; "
-            f"d = {s.d_model}, h = {s.h}, N = {s.N}, {s.epochs} epochs of batches of {s.batch_size}."
+        kept = (
+            ""
+            if self.longest is None
+            else _(", those of at most {longest} words kept").format(longest=self.longest)
+        )
+        return _(
+            "Budget {name!r}: {sentences:,} sentences drawn{kept}; d = {d_model}, h = {h}, N = "
+            "{N}, {epochs} epochs of batches of {batch_size}."
+        ).format(
+            name=self.name,
+            sentences=self.sentences,
+            kept=kept,
+            d_model=s.d_model,
+            h=s.h,
+            N=s.N,
+            epochs=s.epochs,
+            batch_size=s.batch_size,
         )
 
 
@@ -174,7 +187,11 @@ def budget() -> Budget:
         return BUDGETS["tiny"]
     name = os.environ.get(VARIABLE, "full")
     if name not in BUDGETS:
-        raise ValueError(f"{VARIABLE} is one of {', '.join(BUDGETS)}, not {name!r}")
+        raise ValueError(
+            _("{VARIABLE} is one of {BUDGETS}, not {name!r}").format(
+                VARIABLE=VARIABLE, BUDGETS=", ".join(BUDGETS), name=name
+            )
+        )
     return BUDGETS[name]
 
 
@@ -220,9 +237,13 @@ def trainer_for(
         trainer.resume(path)
     except (ValueError, RuntimeError, KeyError, EOFError, pickle.UnpicklingError) as other_run:
         reason = str(other_run).splitlines()[0][:120]
-        print(f"{path} holds another run ({reason}); starting afresh.")
+        print(_("{path} holds another run ({reason}); starting afresh.").format(path=path, reason=reason))
         return Trainer(corpus, trainer.settings, parts, step)
-    print(f"Going on from {path}: {len(trainer.losses)} steps are done.")
+    print(
+        _("Going on from {path}: {losses_count} steps are done.").format(
+            path=path, losses_count=len(trainer.losses)
+        )
+    )
     return trainer
 
 

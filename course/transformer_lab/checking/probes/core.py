@@ -23,6 +23,7 @@ from torch import nn
 
 from transformer_lab.checking.probes.arguments import build, plain
 from transformer_lab.checking.probes.problems import Problem, Trouble, problem_of
+from transformer_lab.language import N_
 
 PRINTED_LIMIT = 2000  # characters of a learner's own output that are kept for one case
 
@@ -200,7 +201,7 @@ def make_module(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]) -> 
     make = inputs.get("make", {})
     module = symbol(*build(make.get("args", [])), **build(make.get("kwargs", {})))
     if not isinstance(module, nn.Module):
-        raise Trouble("not_module", f"{symbol.__name__}(...) is not an nn.Module.")
+        raise Trouble("not_module", "{name}(...) is not an nn.Module.", name=symbol.__name__)
     values["parameters"] = [[name, list(p.shape)] for name, p in sorted(module.named_parameters())]
     values["buffers"] = [[name, list(b.shape)] for name, b in sorted(module.named_buffers())]
     if "weights" in inputs:
@@ -218,23 +219,32 @@ def load_weights(module: nn.Module, weights: dict[str, torch.Tensor]) -> None:
     own = dict(module.named_parameters())
     missing, extra = sorted(set(weights) - set(own)), sorted(set(own) - set(weights))
     if missing or extra:
-        raise Trouble("attributes", _attribute_sentence(missing, extra))
+        raise attribute_trouble(missing, extra)
     for name, value in sorted(weights.items()):  # sorted: a recorded case may hold them in another order
         if own[name].shape != value.shape:
             found, wanted = list(own[name].shape), list(value.shape)
-            raise Trouble("attributes", f"{name} has shape {found}; {wanted} is needed.")
+            raise Trouble(
+                "attributes",
+                "{name} has shape {found}; {wanted} is needed.",
+                name=name,
+                found=found,
+                wanted=wanted,
+            )
         own[name].data.copy_(value)
 
 
-def _attribute_sentence(missing: list[str], extra: list[str]) -> str:
-    parts = []
-    if missing:
-        parts.append(f"The module needs {', '.join(missing)}, which yours does not have.")
-    if extra:
-        parts.append(f"Yours has {', '.join(extra)}, which the task does not name.")
-    if missing and extra:
-        parts.append("Rename the attribute, so that later chapters find it.")
-    return " ".join(parts)
+def attribute_trouble(missing: list[str], extra: list[str]) -> Trouble:
+    """Return the Trouble that names the attributes which are missing and those that are too many."""
+    if not extra:
+        sentence = N_("The module needs {missing}, which yours does not have.")
+    elif not missing:
+        sentence = N_("Yours has {extra}, which the task does not name.")
+    else:
+        sentence = N_(
+            "The module needs {missing}, which yours does not have. Yours has {extra}, which the task does "
+            "not name. Rename the attribute, so that later chapters find it."
+        )
+    return Trouble("attributes", sentence, missing=", ".join(missing), extra=", ".join(extra))
 
 
 def _keep(module: nn.Module, name: str, values: dict[str, Any]) -> None:
@@ -242,7 +252,9 @@ def _keep(module: nn.Module, name: str, values: dict[str, Any]) -> None:
     target: Any = module
     for part in name.split("."):
         if not hasattr(target, part):
-            raise Trouble("attributes", f"The module needs the attribute {name}, which yours does not have.")
+            raise Trouble(
+                "attributes", "The module needs the attribute {name}, which yours does not have.", name=name
+            )
         target = getattr(target, part)
     values[f"attr.{name}"] = plain(target)
     if isinstance(target, torch.Tensor):

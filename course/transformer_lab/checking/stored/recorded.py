@@ -41,7 +41,9 @@ def exercise_of(todo: str) -> str:
     """
     if todo not in index():
         known = ", ".join(index())
-        raise UnknownExercise(f"There is no TODO {todo!r}. The numbers are: {known}.")
+        raise UnknownExercise(
+            _("There is no TODO {todo!r}. The numbers are: {known}.").format(todo=todo, known=known)
+        )
     return index()[todo]
 
 
