@@ -26,13 +26,14 @@ from grader.cli import main
 from grader.grading import job as submission
 from grader.jail import isolation_problem
 from tests.hostile.kit import CHAPTER, ROOT, case, changed, notebook, points, release_bytes, right_answers
+from tests.patience import HANG
 from tests.unprivileged import as_nobody, open_scratch
 
 SEED = 4321
 NAMES = [f"s{number:02}" for number in range(12)]
 
 pytestmark = [
-    pytest.mark.timeout(400),
+    pytest.mark.timeout(HANG),
     pytest.mark.skipif(
         isolation_problem() is not None and not os.environ.get("CI"),
         reason=f"no isolation: {isolation_problem()}",
@@ -110,13 +111,13 @@ def test_a_run_that_was_killed_goes_on_where_it_stopped(attempt, course, undistu
         time.sleep(0.01)
     time.sleep(dice.uniform(0, 0.3))
     process.send_signal(random.choice([signal.SIGKILL, signal.SIGINT]) if attempt else signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.communicate(timeout=HANG)
     done_before = records.latest()
     assert len(done_before) < len(NAMES), "it was over before it could be killed"
     again = command(course, "autograde", "02", "--workers", workers, "--resume")
     if not records.last_run():  # killed before it had begun
         again = start
-    finished = subprocess.run(again, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    finished = subprocess.run(again, cwd=ROOT, capture_output=True, text=True, timeout=HANG)
     assert finished.returncode == 0, finished.stderr[-2000:]
     assert marks(course) == undisturbed
     lines = [line for line in records.lines() if line["kind"] == "mark"]
@@ -134,7 +135,7 @@ def test_nbgraders_own_command_gives_the_same_mark_and_verification_agrees(cours
     classroom.run(course, CHAPTER, students=["s03", "s02"], workers=1, seed=SEED, quiet=True)
     assert marks(course) == {name: undisturbed[name] for name in ("s02", "s03")}
     nbgrader = [sys.executable, "-m", "nbgrader", "autograde", CHAPTER, "--student", "s03", "--force"]
-    done = subprocess.run(nbgrader, cwd=course.root, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(nbgrader, cwd=course.root, capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 0, done.stderr[-2000:]
     assert marks(course)["s03"] == undisturbed["s03"]
     latest = Records(course.root, CHAPTER).latest()
@@ -327,7 +328,7 @@ def test_a_record_says_how_to_recompute_a_mark(course):
     assert json.loads(json.dumps(record)) == record
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(HANG)
 @pytest.mark.skipif(os.geteuid() != 0, reason="already run as a user without rights")
 def test_all_of_this_as_a_user_without_rights():
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-x", __file__]

@@ -1,8 +1,8 @@
 """The learner's language: every sentence that a learner reads passes through `_`.
 
-The sentences stand in the sources in English. `python -m grader sentences` takes them out into a catalogue, and a
-translation lies in `locale/LANGUAGE/LC_MESSAGES/transformer_lab.mo`. Values are filled in after
-translation: `_("{name} has shape {found}.").format(name=…, found=…)`.
+The sentences stand in the sources in English. `python -m grader sentences` takes them out into a catalogue; a
+translation lies in `locale/LANGUAGE/LC_MESSAGES/transformer_lab.mo`. Values are filled in after translation:
+`_("{name} has shape {found}.").format(name=…, found=…)`.
 """
 
 from __future__ import annotations

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from tests.hostile.kit import EXERCISES, NOTHING, Case, case, notebook
+from grader.exercises import of_chapter
+from tests.hostile.kit import CHAPTER, EXERCISES, NOTHING, Case, case, notebook
 
 # every name that is asked for, bound to something that claims to be right
-_ANSWERS = """
-PositionalEncoding = LearnedPositionalEncoding = position_similarity = shift_matrix = {0}
-"""
+_ANSWERS = "\n" + " = ".join(exercise.symbol for exercise in of_chapter(CHAPTER)) + " = {0}\n"
 
 EQUAL_TO_EVERYTHING = """
 class Anything(float):
