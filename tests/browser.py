@@ -162,7 +162,7 @@ def _stop(process: subprocess.Popen) -> None:
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=HANG)
+            process.wait(timeout=60)  # then it is killed
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait(timeout=HANG)
@@ -203,7 +203,7 @@ class NotebookPage:
         """Poll the notebook until `ready(state)` holds twice in a row: a light may flicker between cells."""
         deadline, held, state = time.monotonic() + seconds, 0, None
         while time.monotonic() < deadline:
-            state = self.page.judge(CELL_STATE)
+            state = self.page.evaluate(CELL_STATE)
             held = held + 1 if state and ready(state) else 0
             if held >= 3:
                 return state

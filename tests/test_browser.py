@@ -10,6 +10,7 @@ import nbformat
 import pytest
 
 from tests.browser import NotebookPage, find_chromium, running_chromium, running_lab
+from tests.patience import HANG
 
 ROOT = Path(__file__).resolve().parent.parent
 WAVES = Path("course/en/02_positional_encoding/02_positional_encoding.ipynb")

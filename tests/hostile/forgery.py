@@ -54,7 +54,7 @@ import sys, transformer_lab, transformer_lab.checking as checking
 transformer_lab.check = transformer_lab.grade = checking.check = lambda *a, **k: 1e9
 for name, module in list(sys.modules.items()):
     if name.startswith("transformer_lab.checking"):
-        for attribute in ("difference", "agree", "evaluate", "run_check", "check", "grade"):
+        for attribute in ("difference", "agree", "judge", "run_check", "check", "grade"):
             if hasattr(module, attribute): setattr(module, attribute, lambda *a, **k: None)
 """
 
