@@ -236,11 +236,11 @@ class NotebookPage:
         scroller = self.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-WindowedPanel-outer").first
         paths, top = [], 0
         while True:
-            scroller.judge("(box, top) => { box.scrollTop = top; }", top)
+            scroller.evaluate("(box, top) => { box.scrollTop = top; }", top)
             self.page.wait_for_timeout(400)  # cells outside the view are rendered only when scrolled to
             paths.append(folder / f"{stem}-{len(paths) + 1:02d}.png")
             scroller.screenshot(path=paths[-1])
-            seen, view, left = scroller.judge(SCROLL_STATE)
+            seen, view, left = scroller.evaluate(SCROLL_STATE)
             if left <= 0 or len(paths) >= 60:
                 return paths
             top = seen + view - 60  # a small overlap, so that no line is cut in both pictures

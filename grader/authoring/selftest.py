@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from grader.authoring.build import ROOT, select
-from grader.authoring.data_files import RECORDED_SEED
+from grader.authoring.data_files import RECORDED_SEED, is_recorded
 from grader.authoring.lesson import Cell, read_lesson, without_solutions
 from grader.exercises import of_chapter
 from grader.exercises.model import Exercise
@@ -21,6 +21,7 @@ from transformer_lab.checking.judging.compare import error_ratio
 from transformer_lab.checking.judging.key import AnswerKey, judge
 from transformer_lab.checking.judging.report import Report
 from transformer_lab.checking.probes.core import Case, Observation, observe
+from transformer_lab.checking.stored.recorded import record
 
 FRESH_SEEDS = 2
 MARGIN = 20.0  # the nearest mistake must be at least this many tolerances away
@@ -107,7 +108,7 @@ def chapter_results(
     lesson = root / "solutions" / chapter / f"{chapter}.py"
     solutions, stubs = namespace(lesson), namespace(lesson, stubs=True)
     for exercise in exercises:
-        result = test_exercise(exercise, solutions[exercise.symbol], stubs[exercise.symbol], seeds)
+        result = test_exercise(exercise, solutions[exercise.symbol], stubs[exercise.symbol], seeds, root)
         say(result.line())
         yield result
 
@@ -125,10 +126,17 @@ class Memory:
         return self._seen[key][2]
 
 
-def test_exercise(exercise: Exercise, solution: Any, stub: Any, seeds: Sequence[int]) -> Result:
-    """Judge the solution, the stub, every misconception and every alternative on recorded and fresh keys."""
+def test_exercise(
+    exercise: Exercise, solution: Any, stub: Any, seeds: Sequence[int], root: Path | None = None
+) -> Result:
+    """Judge the solution, the stub, every misconception and every alternative on recorded and fresh keys.
+
+    root: where the recorded key lies that must be the same; not looked at when None.
+    """
     result, look = Result(exercise), Memory()
     keys = [draw_key(exercise, seed, look) for seed in (RECORDED_SEED, *seeds)]
+    if root is not None and not is_recorded(exercise, record(keys[0]), root):
+        result.faults.append(f"{exercise.id}: its recorded key is out of date; run `python -m grader build`")
     _test_interface(exercise, solution, result)
     result.solution = min(_share(key, solution, result, look) for key in keys)
     if result.solution < 1:
