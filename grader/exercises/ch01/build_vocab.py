@@ -77,8 +77,15 @@ def _no_text(draw: Draw) -> list[Case]:
     return [Case("function", {"args": [[]]})]
 
 
+def _square(draw: Draw) -> list[list[str]]:
+    """Three sentences of three words: across and down, they could be read either way."""
+    a, b, c, d, e = [WORDS[i] for i in draw.rng.permutation(len(WORDS))[:5]]
+    return [[a, b, c], [d, a, b], [c, e, a]]
+
+
 def _words(draw: Draw) -> list[Case]:
-    return [Case("function", {"args": [_text(draw)]}), Case("function", {"args": [_text(draw)[::-1]]})]
+    texts = [_text(draw), _text(draw)[::-1], _square(draw)]
+    return [Case("function", {"args": [text]}) for text in texts]
 
 
 def _specials_in_text(draw: Draw) -> list[Case]:

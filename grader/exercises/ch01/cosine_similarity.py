@@ -60,10 +60,10 @@ def plain_loops(table):
 # No row "device": plain_loops is right, and asks for the numbers themselves.
 
 
-def _table(draw: Draw) -> torch.Tensor:
+def _table(draw: Draw, **ranges) -> torch.Tensor:
     """Return a table whose rows have clearly different lengths."""
-    sizes = draw.sizes(V=(5, 8), d=(3, 4))
-    table = draw.normal(sizes["V"], sizes["d"])
+    sizes = draw.sizes(**(ranges or {"V": (5, 8), "d": (3, 4)}))
+    table = draw.normal(sizes["V"], sizes.get("d", sizes["V"]))
     return table * torch.tensor([0.2, 3.0, 1.0, 0.5, 2.0] * 2)[: len(table), None]
 
 
@@ -71,8 +71,9 @@ def _one(draw: Draw) -> list[Case]:
     return [Case("function", {"args": [_table(draw)]})]
 
 
-def _two(draw: Draw) -> list[Case]:
-    return [*_one(draw), *_one(draw)]
+def _several(draw: Draw) -> list[Case]:
+    square = Case("function", {"args": [_table(draw, V=(4, 6))]})  # V = d
+    return [*_one(draw), *_one(draw), square]
 
 
 def _zero_row(draw: Draw) -> list[Case]:
@@ -85,7 +86,7 @@ ROWS = (
     Row(
         "cosines",
         "entry [i, j] is the cosine between rows i and j: [V, V]",
-        _two,
+        _several,
         looks=("out",),
         weight=2,
     ),
@@ -96,7 +97,7 @@ ROWS = (
         looks=("out",),
         needs=("cosines",),
     ),
-    rows.input_kept(_two, _("table itself is left unchanged"), ("cosines",)),
+    rows.input_kept(_several, _("table itself is left unchanged"), ("cosines",)),
     rows.float64(_one, _("a float64 table gives a float64 result"), ("cosines",)),
 )
 

@@ -82,13 +82,16 @@ def _even(draw: Draw) -> list[Case]:
     vocab, known, _ = _vocab(draw)
     sizes = draw.sizes(B=(2, 3), n=(4, 5))
     several = [_pick(draw, known, sizes["n"]) for _ in range(sizes["B"])]
-    return [Case("function", {"args": [several, vocab]}), Case("function", {"args": [several[:1], vocab]})]
+    square = [_pick(draw, known, 4) for _ in range(4)]  # B = n
+    return [Case("function", {"args": [some, vocab]}) for some in (several, several[:1], square)]
 
 
 def _ragged(draw: Draw) -> list[Case]:
     vocab, known, _ = _vocab(draw)
     lengths = [draw.size(2, 3), draw.size(6, 7), draw.size(4, 5), 1]
-    return [Case("function", {"args": [[_pick(draw, known, length) for length in lengths], vocab]})]
+    # Then the longest first and last, which makes B = n.
+    texts = [[_pick(draw, known, length) for length in some] for some in (lengths, [4, 2, 1, 4])]
+    return [Case("function", {"args": [text, vocab]}) for text in texts]
 
 
 def _unknown(draw: Draw) -> list[Case]:

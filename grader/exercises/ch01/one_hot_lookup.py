@@ -62,8 +62,15 @@ def _case(draw: Draw, axes: int) -> Case:
     return Case("function", {"args": [ids, draw.normal(sizes["V"], sizes["d"])]})
 
 
+def _equal_sizes(draw: Draw, axes: int) -> Case:
+    """A case in which no axis of ids or table can be told by its length."""
+    size = draw.size(5, 7)
+    ids = draw.integers(0, size - 2, *[size] * axes)
+    return Case("function", {"args": [ids, draw.normal(size, size)]})
+
+
 def _vector(draw: Draw) -> list[Case]:
-    return [_case(draw, 1)]
+    return [_case(draw, 1), _equal_sizes(draw, 1)]
 
 
 def _product(draw: Draw) -> list[Case]:
@@ -73,7 +80,7 @@ def _product(draw: Draw) -> list[Case]:
 def _any_shape(draw: Draw) -> list[Case]:
     single = _case(draw, 1)
     single.inputs["args"][0] = torch.tensor(2)
-    return [_case(draw, 2), _case(draw, 3), single]
+    return [_case(draw, 2), _case(draw, 3), single, _equal_sizes(draw, 2)]
 
 
 def _gradient(draw: Draw) -> list[Case]:

@@ -96,8 +96,8 @@ def _make(sizes: dict[str, int]) -> dict:
     return {"args": [sizes["V"], sizes["d"]]}
 
 
-def _case(draw: Draw, lowest: int = 0, **more) -> Case:
-    sizes = _sizes(draw)
+def _case(draw: Draw, lowest: int = 0, sizes: dict[str, int] | None = None, **more) -> Case:
+    sizes = sizes or _sizes(draw)
     weights = {"emb.weight": draw.normal(sizes["V"], sizes["d"])}
     call = {"args": [_ids(draw, sizes, lowest)]}
     return Case("module", {"make": _make(sizes), "weights": weights, "call": call, **more})
@@ -110,7 +110,15 @@ def _table(draw: Draw) -> list[Case]:
 def _rows(draw: Draw) -> list[Case]:
     single = _case(draw)
     single.inputs["call"]["args"] = [single.inputs["call"]["args"][0][:1]]
-    return [_case(draw), single]
+    return [_case(draw), single, *_equal_sizes(draw)]
+
+
+def _equal_sizes(draw: Draw) -> list[Case]:
+    """Cases in which an axis cannot be told by its length: B = n = d, and V = d with a single token."""
+    cube, square = draw.size(3, 5), draw.size(6, 9)
+    token = _case(draw, sizes={"V": square, "d": square, "B": 2, "n": 2})
+    token.inputs["call"]["args"] = [token.inputs["call"]["args"][0][:1, :1]]
+    return [_case(draw, sizes={"V": 11, "d": cube, "B": cube, "n": cube}), token]
 
 
 def _kept(draw: Draw) -> list[Case]:
