@@ -57,8 +57,13 @@ class NormCases:
     def one(self, draw: Draw) -> list[Case]:
         return [self._case(draw)]
 
-    def values(self, draw: Draw) -> list[Case]:
+    def two(self, draw: Draw) -> list[Case]:
         return [self._case(draw), self._case(draw)]
+
+    def values(self, draw: Draw) -> list[Case]:
+        """Also with equal axes, where code that finds the features by their number is lost."""
+        n = draw.size(5, 7)
+        return [*self.two(draw), self._case(draw, (2, n), n), self._case(draw, (n, n), n)]
 
     def start(self, draw: Draw) -> list[Case]:
         return [Case("module", {"make": {"args": [draw.size(5, 9)]}, "keep": list(self.names)})]
@@ -106,10 +111,10 @@ WRAPPER_SPOKEN = {
 }
 
 
-def _wrapper_case(draw: Draw, **make) -> Case:
+def _wrapper_case(draw: Draw, equal: bool = False, **make) -> Case:
     sizes = draw.sizes(B=(2, 4), n=(5, 7), d=(8, 11))
-    d = sizes["d"]
-    x = features(draw, sizes["B"], sizes["n"], d=d)
+    d = sizes["n"] if equal else sizes["d"]
+    x = features(draw, sizes["n"] if equal else sizes["B"], sizes["n"], d=d)
     sublayer = {"$": "sublayer", "weight": draw.normal(d, d, scale=0.7), "bias": draw.normal(d)}
     inputs = {
         "make": {"args": [d], "kwargs": make},
@@ -119,8 +124,12 @@ def _wrapper_case(draw: Draw, **make) -> Case:
     return Case("module", inputs)
 
 
-def wrapper_cases(draw: Draw) -> list[Case]:
+def _two(draw: Draw) -> list[Case]:
     return [_wrapper_case(draw), _wrapper_case(draw)]
+
+
+def wrapper_order(draw: Draw) -> list[Case]:
+    return [*_two(draw), _wrapper_case(draw, equal=True)]
 
 
 def _one(draw: Draw) -> list[Case]:
@@ -186,7 +195,7 @@ WRAPPER_ROWS = (  # after "order", in which alone PostNorm and PreNorm differ
         needs=ORDER,
         tolerance=GRADIENT,
     ),
-    rows.input_kept(wrapper_cases, needs=ORDER),
+    rows.input_kept(_two, needs=ORDER),
     rows.float64(_one, needs=ORDER, weight=0.5),
     rows.device(_dropping, needs=ORDER, weight=0.5),
 )

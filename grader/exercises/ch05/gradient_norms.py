@@ -103,12 +103,19 @@ def _case(draw: Draw, residual: bool, **kwargs) -> Case:
     return Case("function", {"args": [depth, d, residual], "kwargs": kwargs})
 
 
+def _several(draw: Draw, residual: bool) -> list[Case]:
+    """Also with as many features as layers, and as many features as rows."""
+    n = draw.choice([8, 10])
+    equal = [Case("function", {"args": [depth, d, residual]}) for depth, d in ((n, n), (5, 16))]
+    return [_case(draw, residual), _case(draw, residual), *equal]
+
+
 def _plain(draw: Draw) -> list[Case]:
-    return [_case(draw, False), _case(draw, False)]
+    return _several(draw, False)
 
 
 def _residual(draw: Draw) -> list[Case]:
-    return [_case(draw, True), _case(draw, True)]
+    return _several(draw, True)
 
 
 def _seed(draw: Draw) -> list[Case]:

@@ -83,7 +83,7 @@ ROWS = (
     Row(
         "order",
         "without dropout the result is norm(x + sublayer(x))",
-        common.wrapper_cases,
+        common.wrapper_order,
         looks=("out",),
         weight=4,
     ),

@@ -81,7 +81,7 @@ ROWS = (
     Row(
         "order",
         "without dropout the result is x + sublayer(norm(x))",
-        common.wrapper_cases,
+        common.wrapper_order,
         looks=("out",),
         weight=4,
     ),

@@ -121,7 +121,7 @@ ROWS = (
         needs=VALUES,
         tolerance=GRADIENT,
     ),
-    rows.input_kept(CASES.values, needs=VALUES),
+    rows.input_kept(CASES.two, needs=VALUES),
     rows.float64(CASES.one, needs=VALUES, tolerance=DOUBLE, weight=0.5),
     rows.device(CASES.one, needs=VALUES, weight=0.5),
 )
