@@ -12,10 +12,10 @@ from grader.authoring.mutants.places import Mutant, Place, changed, places
 
 
 def mutants(source: str) -> list[Mutant]:
-    """Return every small change of what stands between the solution markers of a cell, in the order of the text.
+    """Return every small change of what stands between a cell's solution markers, in the order of the text.
 
-    A change that gives the cell itself, or what an earlier one gave, is left out. The second change of the same
-    name ends in " #2".
+    A change that gives the cell itself, or what an earlier one gave, is left out. The second change of the
+    same name ends in " #2".
     """
     seen, names, made = {ast.unparse(ast.parse(source))}, Counter(), []
     for mutant in _all(source):

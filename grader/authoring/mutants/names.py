@@ -63,6 +63,11 @@ _ONE_WAY = {
     "inf": ("nan", "e"),
 }
 
+_AXES = """
+    transpose swapaxes sum mean prod amax amin max min argmax argmin softmax log_softmax size unsqueeze squeeze
+    cumsum gather index_fill index_select cat stack norm var std any all sort select narrow flatten unbind
+"""
+
 STRINGS = {
     "-inf": ("inf", "-1e9", "-20"),
     "pre": ("post", "other"),
@@ -72,10 +77,7 @@ STRINGS = {
 }
 
 # Functions whose integer arguments are axes; their two axes may change places.
-AXES = set(
-    "transpose swapaxes sum mean prod amax amin max min argmax argmin softmax log_softmax size unsqueeze squeeze "
-    "cumsum gather index_fill index_select cat stack norm var std any all sort select narrow flatten unbind".split()
-)
+AXES = set(_AXES.split())
 AXIS_KEYWORDS = {"dim", "axis", "dims", "dim0", "dim1"}
 EITHER_ORDER = {"transpose", "swapaxes", "max", "min", "maximum", "minimum"}
 

@@ -1,4 +1,4 @@
-"""The small changes of expressions. Each operator is given a place and yields what could stand there instead."""
+"""The small changes of expressions. An operator is given a place and yields what could stand there instead."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def written(value: int | float) -> ast.expr:
 @on(ast.Constant, ast.UnaryOp)
 def other_number(place: Place) -> Iterator[New]:
     value = number(place.node)
-    if value is None or isinstance(place.parent, ast.UnaryOp) and isinstance(place.parent.op, ast.USub):
+    if value is None or number(place.parent) is not None:  # the sign belongs to the number
         return
     near = _other_axes(value) if _is_axis(place) else _other_sizes(value)
     yield from (written(other) for other in near if (other, type(other)) != (value, type(value)))
