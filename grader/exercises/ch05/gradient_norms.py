@@ -329,6 +329,11 @@ EXERCISE = Exercise(
     mistakes=MISTAKES,
     alternatives=(autograd_grad, hooks, a_pass_for_every_layer),
     spoken={"out": _("the result")},
+    equivalent={
+        "inputs.append(x); y = torch.tanh(layer(x)) → y = torch.tanh(layer(x)); inputs.append(x)": (
+            "neither line changes x, so their order decides nothing"
+        )
+    },
     hints={
         "5.5": (
             _(

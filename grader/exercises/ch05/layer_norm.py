@@ -376,6 +376,7 @@ EXERCISE = Exercise(
     mistakes=MISTAKES,
     alternatives=(RsqrtOfTheMeanSquare, VarMean, Projection, FeaturesFirst),
     spoken=NORM_SPOKEN,
+    equivalent={"x - mean → mean - x": "it is squared at once, and (−a)² = a²"},
     forbidden={
         "layer_norm": _(
             "F.layer_norm does the whole exercise. Build it from mean, variance and a square root."
