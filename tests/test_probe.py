@@ -223,7 +223,7 @@ def test_interrupt_stops_the_check():
 
 def test_stub_is_a_todo_and_another_NotImplementedError_is_not():  # noqa: N802 (the name of the class)
     assert call(raises(NotImplementedError("TODO 2.1"))).problem.kind == "todo"
-    assert call(raises(NotImplementedError("TODO 2.1"))).problem.text == "2.1"
+    assert call(raises(NotImplementedError("TODO 2.1"))).problem.todo == "2.1"
     for text in ("", "later", "TODO"):
         assert call(raises(NotImplementedError(text))).problem.kind == "raised"
 

@@ -92,10 +92,11 @@ def recorded(exercise: Exercise) -> bytes:
 
 def all_sentences() -> dict[str, Any]:
     """Return {exercise: what a learner reads of it}. Raises BadExercise when a TODO has no hints."""
-    return {exercise.id: _sentences(exercise) for exercise in by_id().values()}
+    return {exercise.id: sentences_of(exercise) for exercise in by_id().values()}
 
 
-def _sentences(exercise: Exercise) -> dict[str, Any]:
+def sentences_of(exercise: Exercise) -> dict[str, Any]:
+    """Return what a learner reads of one exercise. Raises BadExercise when a TODO has no hints."""
     for todo in exercise.todos:
         if todo not in exercise.hints:
             raise BadExercise(f"{exercise.id}: TODO {todo} has no hints")

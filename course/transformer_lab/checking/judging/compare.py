@@ -204,8 +204,16 @@ def _shape_hint(found: list[int], wanted: list[int]) -> str:
     if [size for size in found if size != 1] == [size for size in wanted if size != 1]:
         return _(" They differ only by axes of length 1.")
     if len(found) != len(wanted):
-        return _(" It has {found} axes; it needs {wanted}.").format(found=len(found), wanted=len(wanted))
+        return _(" It has {axes}; {needed}.").format(axes=_axes(len(found)), needed=_needed(len(wanted)))
     return ""
+
+
+def _axes(count: int) -> str:
+    return _("1 axis") if count == 1 else _("{count} axes").format(count=count)
+
+
+def _needed(count: int) -> str:
+    return _("1 is needed") if count == 1 else _("{count} are needed").format(count=count)
 
 
 def _worst_place(said: str, expected: torch.Tensor, seen: torch.Tensor, tolerance: Tolerance) -> str:
