@@ -83,6 +83,23 @@ def test_changed_inputs_are_listed():
     assert call(lambda a, b: a + b, X, z).values["changed"] == []
 
 
+def changed(function, *args, **kwargs):
+    return observe(function, Case("function", {"args": list(args), "kwargs": kwargs})).values["changed"]
+
+
+def test_changed_lists_and_dicts_are_listed():
+    deep = {"a": [[1, 2], {"b": X}], "c": None}
+    assert changed(lambda x: x.append(1), [1, 2]) == ["0"]
+    assert changed(lambda x: x[1].reverse(), ["a", [1, 2]]) == ["0"]
+    assert changed(lambda x, more: more.setdefault("c", 3), [1], more={"a": 1}) == ["more"]
+    assert changed(lambda x: x["a"][1]["b"].mul_(2), deep) == ["0"]
+    assert changed(lambda x: x.__setitem__("a", True), {"a": 1}) == ["0"], (
+        "True equals 1 and is another thing"
+    )
+    assert changed(lambda x: x.append(x), []) == ["0"], "a list that holds itself ends no program"
+    assert changed(lambda x, more: [*x, *more["a"]], [1, float("nan")], more=deep) == []
+
+
 def test_resized_and_nan_inputs_are_compared_without_a_crash():
     nan = torch.tensor([float("nan"), 1.0])
     assert call(lambda x: x + 1, nan).values["changed"] == []

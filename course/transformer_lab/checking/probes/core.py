@@ -129,11 +129,9 @@ def _call(
     paths = inputs.get("wrt", [])
     wrt = {str(path): _argument(args, kwargs, path).requires_grad_() for path in paths if path != "weights"}
     wrt |= (weights or {}) if "weights" in paths else {}
-    before = {path: value.detach().clone() for path, value in _tensors(args, kwargs)}
+    before = {path: _copy(value) for path, value in _changeable(args, kwargs)}
     result = function(*args, **kwargs)
-    values["changed"] = [
-        path for path, value in _tensors(args, kwargs) if not _same(before[path], value.detach())
-    ]
+    values["changed"] = [path for path, value in _changeable(args, kwargs) if not _same(before[path], value)]
     _note("out", result, values)
     if inputs.get("cotangents"):
         _backward(result, inputs["cotangents"], wrt, values)
@@ -143,14 +141,32 @@ def _argument(args: list, kwargs: dict, path: str) -> torch.Tensor:
     return args[int(path)] if str(path).isdigit() else kwargs[path]
 
 
-def _tensors(args: list, kwargs: dict) -> Iterator[tuple[str, torch.Tensor]]:
+def _changeable(args: list, kwargs: dict) -> Iterator[tuple[str, Any]]:
+    """Yield the arguments that are watched for changes, by path: tensors, lists and dicts."""
     for path, value in [*enumerate(args), *kwargs.items()]:
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, torch.Tensor | list | dict):
             yield str(path), value
 
 
-def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return a.shape == b.shape and a.dtype == b.dtype and torch.equal(a.nan_to_num(), b.nan_to_num())
+def _copy(value: Any) -> Any:
+    """Copy a tensor, and lists and dicts as deep as they go; other things in them stay themselves."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone()
+    if isinstance(value, dict):
+        return {key: _copy(item) for key, item in value.items()}
+    return [_copy(item) for item in value] if isinstance(value, list) else value
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Say whether `b` is what its copy `a` was. Dicts must keep their order, too."""
+    if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
+        b = b.detach()
+        return a.shape == b.shape and a.dtype == b.dtype and torch.equal(a.nan_to_num(), b.nan_to_num())
+    if isinstance(a, dict) and isinstance(b, dict):
+        return list(a) == list(b) and _same(list(a.values()), list(b.values()))
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(_same, a, b))
+    return a is b or (type(a) is type(b) and a == b)
 
 
 def _note(name: str, value: Any, values: dict[str, Any]) -> None:
