@@ -312,10 +312,9 @@ def test_unknown_chapter_is_one_clear_line_and_exit_code_2(capsys):
 @pytest.fixture
 def checkout(tmp_path) -> Path:
     """A checkout of this repository with chapter 02 alone."""
-    ignored = shutil.ignore_patterns("__pycache__", "ch*.py")
+    ignored = shutil.ignore_patterns("__pycache__", "ch[0-9]*")
     shutil.copytree(ROOT / "grader", tmp_path / "grader", ignore=ignored)
-    shutil.copy(ROOT / "grader/exercises/ch02.py", tmp_path / "grader/exercises")
-    for folder in (f"solutions/{CHAPTER_02}", f"course/en/{CHAPTER_02}"):
+    for folder in ("grader/exercises/ch02", f"solutions/{CHAPTER_02}", f"course/en/{CHAPTER_02}"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
     data = tmp_path / data_files.DATA
     data.mkdir(parents=True)
