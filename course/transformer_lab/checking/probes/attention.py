@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from transformer_lab.checking.probes.arguments import build, plain
+from transformer_lab.checking.probes.arguments import build, builder, plain
 from transformer_lab.checking.probes.core import make_module, probe
 from transformer_lab.checking.probes.problems import Trouble
 
@@ -44,6 +44,7 @@ def _from_torch(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]) -> 
     values["attr.weights"] = plain(getattr(module, "weights", None))
 
 
+@builder("torch attention")
 def torch_attention(d_model: int, h: int, weights: dict[str, torch.Tensor]) -> nn.MultiheadAttention:
     """Return torch's own module, batch first and in eval mode, holding `weights` in their dtype."""
     bias = "in_proj_bias" in weights

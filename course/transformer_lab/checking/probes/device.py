@@ -21,6 +21,7 @@ from transformer_lab.language import _
 
 # What may meet tensors of two devices: an index may lie on the CPU, and these bring one to another's.
 _MAY_MIX = {"__getitem__", "to", "type_as", "copy_", "__get__", "__set__"}
+_MAY_MIX |= {"_has_compatible_shallow_copy_type"}  # Module.to asks it
 
 
 class _OneDevice(TorchFunctionMode):
@@ -30,6 +31,8 @@ class _OneDevice(TorchFunctionMode):
         kwargs = kwargs or {}
         name = getattr(function, "__name__", "")
         devices = {t.device.type for t in _tensors((args, kwargs)) if t.dim()}
+        if len(devices) > 1 and name == "copy_":
+            return args[0]  # fills either from the other; meta has no numbers to give
         if len(devices) > 1 and name not in _MAY_MIX:
             raise Trouble("device", _two_devices(name.strip("_")))
         return function(*args, **kwargs)
@@ -74,6 +77,8 @@ def _elsewhere(tree: Any) -> Any:
 def _tensors(tree: Any) -> Iterator[torch.Tensor]:
     if isinstance(tree, torch.Tensor):
         yield tree
+    elif isinstance(tree, nn.Module):
+        yield from tree.parameters()
     elif isinstance(tree, dict):
         yield from _tensors(tuple(tree.values()))
     elif isinstance(tree, (list, tuple)):
