@@ -113,8 +113,8 @@ class NormIsNone(nn.Module):
 # ---- rows -------------------------------------------------------------------------------------------
 
 
-def _case(draw: Draw, N: int, norm: str | None = None, mask: str = "") -> Case:
-    case = layer_case(draw, norm, mask)
+def _case(draw: Draw, N: int, norm: str | None = None, mask: str = "", sizes: dict | None = None) -> Case:
+    case = layer_case(draw, norm, mask, sizes=sizes)
     d, h, d_ff = case.inputs["make"]["args"]
     weights = {}
     for i in range(N):
@@ -126,15 +126,16 @@ def _case(draw: Draw, N: int, norm: str | None = None, mask: str = "") -> Case:
 
 
 def _post(draw: Draw) -> list[Case]:
-    return [_case(draw, 3), _case(draw, 2, "post")]
+    return [_case(draw, 3), _case(draw, 2, "post"), _case(draw, 3, sizes=_common.ALL_NINES)]
 
 
 def _pre(draw: Draw) -> list[Case]:
-    return [_case(draw, 3, "pre")]
+    return [_case(draw, 3, "pre"), _case(draw, 2, "pre", sizes=_common.ALL_SIXES)]
 
 
 def _mask(draw: Draw) -> list[Case]:
-    return [_case(draw, 2, "pre", "padding"), _case(draw, 3, None, "own")]
+    alike = _case(draw, 3, None, "own", _common.ALL_NINES)
+    return [_case(draw, 2, "pre", "padding"), _case(draw, 3, None, "own"), alike]
 
 
 def _one_layer(draw: Draw) -> list[Case]:

@@ -80,17 +80,23 @@ class WrappersOfChapter05(nn.Module):
 
 
 def _post(draw: Draw) -> list[Case]:
-    return [layer_case(draw), layer_case(draw, "post")]
+    return [layer_case(draw), layer_case(draw, "post"), layer_case(draw, sizes=_common.ALL_NINES)]
 
 
 def _pre(draw: Draw) -> list[Case]:
-    return [layer_case(draw, "pre")]
+    return [layer_case(draw, "pre"), layer_case(draw, "pre", sizes=_common.ALL_SIXES)]
 
 
 def _mask(draw: Draw) -> list[Case]:
     by_name = layer_case(draw, "post", "padding")
     by_name.inputs["call"]["kwargs"] = {"mask": by_name.inputs["call"]["args"].pop()}
-    return [by_name, layer_case(draw, "pre", "own"), layer_case(draw, None, "causal")]
+    return [
+        by_name,
+        layer_case(draw, "pre", "own"),
+        layer_case(draw, None, "causal"),
+        layer_case(draw, "post", "own", sizes=_common.ALL_NINES),
+        layer_case(draw, "pre", "padding", sizes=_common.ALL_SIXES),
+    ]
 
 
 def _other_norm(draw: Draw) -> list[Case]:

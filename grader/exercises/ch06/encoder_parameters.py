@@ -56,7 +56,9 @@ def counted_in_a_layer(d_model, d_ff, N):
 
 def _count(draw: Draw) -> list[Case]:
     three = [draw.sizes(d=(5, 16), d_ff=(17, 40), N=(2, 4)) for _ in range(3)]
-    return [Case("function", {"args": [s["d"], s["d_ff"], s["N"]]}) for s in three]
+    equal = draw.size(5, 9)
+    sizes = [*([s["d"], s["d_ff"], s["N"]] for s in three), [equal, equal, equal], [equal + 3, equal, 1]]
+    return [Case("function", {"args": args}) for args in sizes]
 
 
 def _papers(draw: Draw) -> list[Case]:

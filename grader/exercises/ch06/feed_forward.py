@@ -85,8 +85,8 @@ class Einsum(FeedForward):
 # ---- rows -------------------------------------------------------------------------------------------
 
 
-def _case(draw: Draw, front: tuple[int, ...] = ()) -> Case:
-    sizes = draw.sizes(B=(2, 3), n=(4, 5), d=(6, 8), d_ff=(11, 15))
+def _case(draw: Draw, front: tuple[int, ...] = (), sizes: dict[str, int] | None = None) -> Case:
+    sizes = sizes or draw.sizes(B=(2, 3), n=(4, 5), d=(6, 8), d_ff=(11, 15))
     d, d_ff = sizes["d"], sizes["d_ff"]
     x = draw.normal(*(front or (sizes["B"], sizes["n"])), d)
     weights = ffn_weights(draw, d, d_ff)
@@ -99,6 +99,16 @@ def _one(draw: Draw) -> list[Case]:
 
 def _two(draw: Draw) -> list[Case]:
     return [_case(draw), _case(draw)]
+
+
+def _values(draw: Draw) -> list[Case]:
+    """Beside axes of different lengths: equal ones, where code that finds an axis by its length goes wrong."""
+    all_equal = dict.fromkeys(("B", "n", "d", "d_ff"), draw.size(4, 6))
+    return [
+        *_two(draw),
+        _case(draw, sizes={"B": 4, "n": 4, "d": 7, "d_ff": 11}),
+        _case(draw, sizes=all_equal),
+    ]
 
 
 def _parameters(draw: Draw) -> list[Case]:
@@ -116,7 +126,7 @@ def _gradient(draw: Draw) -> list[Case]:
 VALUES = ("values",)
 
 ROWS = (
-    Row("values", "forward(x) is linear2(ReLU(linear1(x)))", _two, looks=("out",), weight=3),
+    Row("values", "forward(x) is linear2(ReLU(linear1(x)))", _values, looks=("out",), weight=3),
     Row(
         "parameters",
         "linear1 widens d_model to d_ff, linear2 narrows it again; both have a bias",

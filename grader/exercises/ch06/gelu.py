@@ -55,7 +55,7 @@ def _input(draw: Draw, *shape: int) -> torch.Tensor:
 
 
 def _values(draw: Draw) -> list[Case]:
-    return [Case("function", {"args": [_input(draw, 3, 11)]})]
+    return [Case("function", {"args": [_input(draw, *shape)]}) for shape in ((3, 11), (4, 4))]
 
 
 def _any_shape(draw: Draw) -> list[Case]:

@@ -84,8 +84,8 @@ class DffOr(nn.Module):
 # ---- rows -------------------------------------------------------------------------------------------
 
 
-def _case(draw: Draw, front: tuple[int, ...] = ()) -> Case:
-    sizes = draw.sizes(B=(2, 3), n=(4, 5), d=(6, 8), d_ff=(11, 14))
+def _case(draw: Draw, front: tuple[int, ...] = (), sizes: dict[str, int] | None = None) -> Case:
+    sizes = sizes or draw.sizes(B=(2, 3), n=(4, 5), d=(6, 8), d_ff=(11, 14))
     d, d_ff = sizes["d"], sizes["d_ff"]
     weights = {
         "w1.weight": draw.normal(d_ff, d, scale=0.6),
@@ -102,6 +102,16 @@ def _one(draw: Draw) -> list[Case]:
 
 def _two(draw: Draw) -> list[Case]:
     return [_case(draw), _case(draw)]
+
+
+def _values(draw: Draw) -> list[Case]:
+    """Beside axes of different lengths: equal ones, where code that finds an axis by its length goes wrong."""
+    all_equal = dict.fromkeys(("B", "n", "d", "d_ff"), draw.size(4, 6))
+    return [
+        *_two(draw),
+        _case(draw, sizes={"B": 4, "n": 4, "d": 7, "d_ff": 11}),
+        _case(draw, sizes=all_equal),
+    ]
 
 
 def _parameters(draw: Draw) -> list[Case]:
@@ -124,7 +134,7 @@ def _gradient(draw: Draw) -> list[Case]:
 VALUES = ("values",)
 
 ROWS = (
-    Row("values", "forward(x) is w2(silu(w1(x)) · w3(x))", _two, looks=("out",), weight=3),
+    Row("values", "forward(x) is w2(silu(w1(x)) · w3(x))", _values, looks=("out",), weight=3),
     Row(
         "parameters",
         "w1 and w3 widen, w2 narrows, none has a bias",
