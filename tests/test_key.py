@@ -276,7 +276,7 @@ def test_a_recorded_key_judges_as_the_drawn_one():
     [
         (
             (Row("a", "a", _cases_of_double, needs=("valeu",)),),
-            "row 'a': it needs 'valeu', which is no row above",
+            "it needs 'valeu', which is no row above",
         ),
         ((Row("a", "a", _cases_of_double), Row("a", "b", _cases_of_double)), "two rows are called 'a'"),
     ],

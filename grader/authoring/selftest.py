@@ -134,7 +134,7 @@ def test_exercise(
     root: where the recorded key lies that must be the same; not looked at when None.
     """
     result, look = Result(exercise), Memory()
-    # The recorded key's mistakes are looked at twice, so that one which comes out otherwise each time is found.
+    # The recorded key's mistakes are looked at twice: one that comes out otherwise each time is found.
     keys = [draw_key(exercise, RECORDED_SEED), *(draw_key(exercise, seed, look) for seed in seeds)]
     if root is not None and not is_recorded(exercise, record(keys[0]), root):
         result.faults.append(f"{exercise.id}: its recorded key is out of date; run `python -m grader build`")

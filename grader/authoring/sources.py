@@ -1,7 +1,7 @@
 """What a module is made of: the files of this repository that it imports, however far away.
 
-A recorded key stays as it is until one of the files behind it changes, so to check that nothing is out of date
-takes a second, where to record everything again takes minutes.
+A recorded key stays as it is until one of the files behind it changes. To check that nothing is out of date
+takes a second then, where to record everything again takes minutes.
 """
 
 from __future__ import annotations
