@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from grader.exercises import by_id, edits
-from grader.exercises.edits import BadEdit, as_cell, defined_by, edit, whole
+from grader.exercises.edits import BadEdit, as_cell, defined_by, edit, names_beside, whole
 
 
 def scale(x, d):
@@ -33,7 +33,7 @@ def cell(mistake) -> str:
 def test_an_edit_changes_the_answer_and_names_it_as_the_task_does():
     source = cell(edit("no root", "…", "math.sqrt(d)", "d", "x / 2", "x"))
     assert source == "def scaled(x, d):\n    half = x\n    return half / d\n"
-    assert defined_by(source, "scaled", scale, "here")(8.0, 4) == 2.0
+    assert defined_by(source, "scaled", names_beside(scale), "here")(8.0, 4) == 2.0
 
 
 def test_an_edit_may_change_another_right_answer():
@@ -56,7 +56,7 @@ def test_an_edit_without_its_second_text_is_named():
 def test_an_edit_that_gives_no_code_is_named():
     broken = cell(edit("m", "…", "return half", "return return"))
     with pytest.raises(BadEdit, match="its cell does not run: SyntaxError"):
-        defined_by(broken, "scaled", scale, "here")
+        defined_by(broken, "scaled", {}, "here")
 
 
 def test_a_whole_mistake_brings_what_it_calls():
