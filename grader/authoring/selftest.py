@@ -201,7 +201,7 @@ def _test_wrong(
 ) -> None:
     named, name = True, wrong.name
     typed = wrong.symbol
-    if notebook is not None:
+    if notebook is not None and wrong.source:
         typed = defined_by(wrong.source, exercise.symbol, notebook, f"{exercise.id}, mistake {name!r}")
     for key in keys:
         symbol = typed if key is keys[0] else wrong.symbol

@@ -7,6 +7,7 @@ FakeTensorMode does the same and more, but its first use imports torch's compile
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,6 +23,8 @@ from transformer_lab.language import _
 # What may meet tensors of two devices: an index may lie on the CPU, and these bring one to another's.
 _MAY_MIX = {"__getitem__", "to", "type_as", "copy_", "__get__", "__set__"}
 _MAY_MIX |= {"_has_compatible_shallow_copy_type"}  # Module.to asks it
+
+_NO_NUMBERS = re.compile("meta tensor|data-independent", re.IGNORECASE)  # what torch says when one is read
 
 
 class _OneDevice(TorchFunctionMode):
@@ -50,7 +53,8 @@ def _device(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]) -> None
     """Run another case on the meta device.
 
     inputs: run, the tree of a case of the probe "function", "module" or "composite".
-    Reports `device`: for each tensor that comes out, "where x is" or the name of the device it is on.
+    Reports `device`: where the tensors are that come out, "where x is" or the name of a device. Code that
+    reads a number (tolist, item, `if` on a tensor) ends there, as there are none; what it did before counts.
     """
     case = Case(**inputs["run"])
     function, call = symbol, case.inputs
@@ -59,9 +63,16 @@ def _device(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]) -> None
         module.to("meta")  # as .to("cuda") would: parameters and buffers move, other attributes stay
         function, call = getattr(module, case.inputs.get("method", "__call__")), case.inputs["call"]
     args, kwargs = _elsewhere(build(call.get("args", []))), _elsewhere(build(call.get("kwargs", {})))
-    with _OneDevice():
-        result = function(*args, **kwargs)
-    values["device"] = ["where x is" if t.device.type == "meta" else str(t.device) for t in _tensors(result)]
+    try:
+        with _OneDevice():
+            result = function(*args, **kwargs)
+    except (RuntimeError, NotImplementedError) as error:
+        if not _NO_NUMBERS.search(str(error)):
+            raise
+        values["device"] = ["where x is"]
+    else:
+        places = ["where x is" if t.device.type == "meta" else str(t.device) for t in _tensors(result)]
+        values["device"] = sorted(set(places))
 
 
 def _elsewhere(tree: Any) -> Any:

@@ -10,10 +10,12 @@ from torch import nn
 from transformer_lab.checking.probes.arguments import build, plain
 from transformer_lab.checking.probes.core import probe
 from transformer_lab.checking.probes.problems import Trouble
+from transformer_lab.language import _
 from transformer_lab.parts import BOS, EOS, Transformer
 
 MOST_CALLS = 400  # of a stand-in, in one case; more means a loop without an end
 HOPELESS_AFTER = 15  # steps on eight sentences
+MOST_TOKENS = 100  # in a prefix; a prefix that doubles each time would take minutes to answer
 
 
 # ---- 9.2 train_step ---------------------------------------------------------------------------------
@@ -166,6 +168,9 @@ class Scripted(nn.Module):
                 most=MOST_CALLS,
             )
         _must_be_ids("tgt_in", tgt_in, self.vocabulary)
+        if tgt_in.size(1) > MOST_TOKENS:
+            text = _("decode was given {count} tokens: the prefix should grow by one word at a time.")
+            raise Trouble("long", text.format(count=tgt_in.size(1)))
         if not isinstance(memory, torch.Tensor) or memory.dim() != 3:
             raise Trouble(
                 "memory", "decode takes (tgt_in, memory, src); memory is what encode(src) returned."
