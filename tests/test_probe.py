@@ -69,6 +69,14 @@ def test_detached_output_is_named():
     assert torch.equal(seen.values["out"], X), "what was seen before the trouble is kept"
 
 
+def test_sparse_gradient_is_named():
+    def lookup(ids, table):
+        return nn.functional.embedding(ids, table, sparse=True)
+
+    seen = call(lookup, torch.tensor([1]), X, wrt=["1"], cotangents=[torch.ones(1, 3)])
+    assert seen.values["grad.1"] == {"$type": "a sparse tensor"}, "its numbers could not be compared"
+
+
 def test_gradient_of_a_wrong_shape_is_no_crash():
     seen = call(lambda x: x.sum(), X, wrt=["0"], cotangents=[torch.ones(2, 3)])
     assert seen.problem.kind == "shape" and "shape" in seen.problem.text

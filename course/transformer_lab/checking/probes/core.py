@@ -190,7 +190,7 @@ def _backward(result: Any, cotangents: list[torch.Tensor], wrt: dict, values: di
         raise Trouble("no_gradient", "No gradient flows from the output back to the inputs.")
     gradients = torch.autograd.grad(total, list(wrt.values()), allow_unused=True)
     for path, gradient in zip(wrt, gradients, strict=True):
-        values[f"grad.{path}"] = None if gradient is None else gradient.detach().clone()
+        values[f"grad.{path}"] = plain(gradient)
 
 
 @probe("function")
