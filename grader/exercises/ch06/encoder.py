@@ -134,8 +134,9 @@ def _pre(draw: Draw) -> list[Case]:
 
 
 def _mask(draw: Draw) -> list[Case]:
-    alike = _case(draw, 3, None, "own", _common.ALL_NINES)
-    return [_case(draw, 2, "pre", "padding"), _case(draw, 3, None, "own"), alike]
+    by_name = _case(draw, 3, None, "own", _common.ALL_NINES)
+    by_name.inputs["call"]["kwargs"] = {"mask": by_name.inputs["call"]["args"].pop()}
+    return [_case(draw, 2, "pre", "padding"), _case(draw, 3, None, "own"), by_name]
 
 
 def _one_layer(draw: Draw) -> list[Case]:
@@ -348,6 +349,10 @@ EXERCISE = Exercise(
     mistakes=MISTAKES,
     alternatives=(RecursionWrappers, DeepCopiesIdentity, NormIsNone),
     spoken=SPOKEN,
+    equivalent={
+        "range(N) → list(range(N))[::-1]": "only how often it runs counts: the numbers are not used",
+        "norm == 'pre' → norm >= 'pre'": "of the two norms only 'pre' is ≥ 'pre'; EncoderLayer refuses every other one",
+    },
     hints={
         "6.7": (
             _("N layers with weights of their own: how often must EncoderLayer(…) be called?"),

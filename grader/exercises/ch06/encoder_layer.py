@@ -102,7 +102,8 @@ def _mask(draw: Draw) -> list[Case]:
 def _other_norm(draw: Draw) -> list[Case]:
     s = _common.layer_sizes(draw)
     x = draw.normal(s["B"], s["n"], s["d"])
-    makes = [{"args": [s["d"], s["h"], s["d_ff"]], "kwargs": {"norm": word}} for word in ("middle", "none")]
+    words = ("middle", "none", "Pre", "prenorm", "p")  # the last three: lower(), startswith, "in" a string
+    makes = [{"args": [s["d"], s["h"], s["d_ff"]], "kwargs": {"norm": word}} for word in words]
     cases = [Case("module", {"make": make, "call": {"args": [x]}}) for make in makes]
     return [Case("raises", {"run": case.tree(), "error": "ValueError"}) for case in cases]
 
@@ -459,6 +460,9 @@ EXERCISE = Exercise(
     mistakes=MISTAKES,
     alternatives=(WrappersOfChapter05, OneLoopAttentionByHand, BranchesAnotherAttention),
     spoken=SPOKEN,
+    equivalent={
+        """ValueError(f'norm is "post" or "pre", not {norm!r}') → ValueError()""": "the contract asks for the type of the error, not for words in it",
+    },
     hints={
         "6.6": (
             _(
