@@ -32,6 +32,18 @@ def sizes(draw: Draw) -> dict[str, int]:
             return drawn
 
 
+def equal_sizes(draw: Draw, **equal: str) -> dict[str, int]:
+    """Return sizes in which some are equal, made so in turn: `n_q="B", d_k="h"`. An axis has no name but its place."""
+    drawn = sizes(draw)
+    for one, other in equal.items():
+        drawn[one] = drawn[other]
+    return drawn | {"d": drawn["h"] * drawn["d_k"]}
+
+
+# Among B, h, n and d_k each pair is equal once, and a token's features are as many as the tokens once.
+EQUAL = ({"n_q": "B", "d_k": "h"}, {"B": "h", "n_q": "d_k"}, {"B": "d_k", "n_q": "h"}, {"n_q": "d"})
+
+
 def labels(B: int, n: int, d: int) -> torch.Tensor:
     """Return x[b, t, j] = 1000·b + 100·t + j, so that every number says where it came from."""
     b, t, j = torch.meshgrid(torch.arange(B), torch.arange(n), torch.arange(d), indexing="ij")

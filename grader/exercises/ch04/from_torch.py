@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from grader.exercises import rows
-from grader.exercises.ch04._common import NAMES, SPOKEN, TorchAttention, random_mask, sizes
+from grader.exercises.ch04._common import NAMES, SPOKEN, TorchAttention, equal_sizes, random_mask, sizes
 from grader.exercises.draw import Draw
 from grader.exercises.edits import edit, whole
 from grader.exercises.model import Exercise, Row
@@ -100,14 +100,6 @@ def slices(mha):
 # ---- rows -------------------------------------------------------------------------------------------
 
 
-def _sizes(draw: Draw) -> dict[str, int]:
-    """Return sizes for which the number of heads is not their width, too."""
-    s = sizes(draw)
-    while s["d_k"] == s["h"]:
-        s = sizes(draw)
-    return s
-
-
 def _torch_weights(draw: Draw, d: int, bias: bool) -> dict[str, torch.Tensor]:
     shapes = {"in_proj_weight": (3 * d, d), "out_proj.weight": (d, d)}
     if bias:
@@ -115,8 +107,8 @@ def _torch_weights(draw: Draw, d: int, bias: bool) -> dict[str, torch.Tensor]:
     return {name: draw.normal(*shape, scale=1.1 / math.sqrt(d)) for name, shape in shapes.items()}
 
 
-def _case(draw: Draw, *mask_axes: str | int, bias: bool = True) -> Case:
-    s = _sizes(draw)
+def _case(draw: Draw, *mask_axes: str | int, bias: bool = True, **equal: str) -> Case:
+    s = equal_sizes(draw, **equal)
     inputs = {
         "d_model": s["d"],
         "h": s["h"],
@@ -133,7 +125,9 @@ def _plain(draw: Draw) -> list[Case]:
 
 
 def _masked(draw: Draw) -> list[Case]:
-    return [_case(draw, *axes) for axes in (("n_q", "n_k"), ("B", "n_q", "n_k"), ("B", 1, 1, "n_k"))]
+    """The last one has as many sequences as heads, and as many queries as keys."""
+    shapes = (("n_q", "n_k"), ("B", "n_q", "n_k"), ("B", 1, 1, "n_k"))
+    return [*(_case(draw, *axes) for axes in shapes), _case(draw, *shapes[1], B="h", n_q="d_k", n_k="d_k")]
 
 
 def _without_biases(draw: Draw) -> list[Case]:
@@ -148,7 +142,7 @@ def _converted(draw: Draw) -> list[Case]:
     """The conversion alone, with and without biases: what comes out is a module."""
     cases = []
     for bias in (True, False):
-        s = _sizes(draw)
+        s = sizes(draw)
         tree = {"$": "torch attention", "d_model": s["d"], "h": s["h"]}
         cases.append(Case("function", {"args": [tree | {"weights": _torch_weights(draw, s["d"], bias)}]}))
     return cases

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from grader.exercises import rows
-from grader.exercises.ch04._common import labels, sizes
+from grader.exercises.ch04._common import EQUAL, equal_sizes, labels, sizes
 from grader.exercises.draw import Draw
 from grader.exercises.edits import edit
 from grader.exercises.model import Exercise, Row
@@ -55,9 +55,9 @@ def _case(x: torch.Tensor, **more) -> Case:
 
 
 def _labels(draw: Draw) -> list[Case]:
-    s = sizes(draw)
-    x = labels(s["B"], s["n_q"], s["d"]).unflatten(-1, (s["h"], s["d_k"])).transpose(1, 2)
-    return [_case(x.contiguous())]
+    drawn = [sizes(draw), *(equal_sizes(draw, **equal) for equal in EQUAL)]
+    parts = [labels(s["B"], s["n_q"], s["d"]).unflatten(-1, (s["h"], s["d_k"])) for s in drawn]
+    return [_case(x.transpose(1, 2).contiguous()) for x in parts]
 
 
 def _random(draw: Draw) -> list[Case]:

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from grader.exercises import rows
-from grader.exercises.ch04._common import NAMES, SPOKEN, TorchAttention, random_mask, sizes
+from grader.exercises.ch04._common import NAMES, SPOKEN, TorchAttention, equal_sizes, random_mask, sizes
 from grader.exercises.ch04._multi_head import MISTAKES, ByHand, MultiHeadAttention
 from grader.exercises.draw import Draw
 from grader.exercises.model import Exercise, Row
@@ -110,6 +110,8 @@ class BaddbmmScaledQueries(TorchAttention):
 
 # ---- rows -------------------------------------------------------------------------------------------
 
+SELF = {"B": "h", "n_q": "d_k", "n_k": "d_k"}  # as in self-attention, with as many sequences as heads
+
 
 def _case(draw: Draw, s: dict[str, int], mask: torch.Tensor | None = None, **more) -> Case:
     """Return a case with different q, k and v. more: keep, dtype, mode, grads, layout."""
@@ -131,16 +133,18 @@ def _layers(draw: Draw) -> list[Case]:
     return [Case("module", {"make": {"args": [s["d"], s["h"]]}, "weights": weights, "keep": list(NAMES)})]
 
 
-def _no_mask(draw: Draw) -> list[Case]:
-    return [_case(draw, sizes(draw)), _case(draw, sizes(draw))]
+def _output(draw: Draw) -> list[Case]:
+    """All axes different, twice; then each pair of axes is equal in one case."""
+    equal = ({}, {}, {"n_q": "B", "n_k": "h"}, {"d_k": "h", "n_q": "h", "n_k": "B"}, SELF)
+    return [_case(draw, equal_sizes(draw, **one)) for one in equal]
 
 
 def _weights(draw: Draw) -> list[Case]:
-    return [_case(draw, sizes(draw), keep=["weights"])]
+    return [_case(draw, s, keep=["weights"]) for s in (sizes(draw), equal_sizes(draw, **SELF))]
 
 
-def _masked(draw: Draw, *axes: str | int, **more) -> list[Case]:
-    s = sizes(draw)
+def _masked(draw: Draw, *axes: str | int, equal: dict[str, str] | None = None, **more) -> list[Case]:
+    s = equal_sizes(draw, **equal or {})
     return [_case(draw, s, random_mask(draw, *(s.get(axis, axis) for axis in axes)), **more)]
 
 
@@ -152,9 +156,19 @@ def _mask_for_each(draw: Draw, **more) -> list[Case]:
     return _masked(draw, "B", "n_q", "n_k", **more)
 
 
+def _mask_for_all_or_equal(draw: Draw) -> list[Case]:
+    return _mask_for_all(draw) + _mask_for_all(draw, equal={"n_q": "B", "n_k": "h"})
+
+
+def _mask_for_each_or_equal(draw: Draw) -> list[Case]:
+    """B = h, too: there a mask without an axis for the heads fits, and means something else."""
+    return _mask_for_each(draw) + _mask_for_each(draw, equal=SELF)
+
+
 def _four_axes(draw: Draw) -> list[Case]:
     shapes = (("B", "h", "n_q", "n_k"), ("B", 1, "n_q", "n_k"), ("B", 1, 1, "n_k"), (1, 1, "n_q", "n_k"))
-    return [case for axes in shapes for case in _masked(draw, *axes)]
+    cases = [case for axes in shapes for case in _masked(draw, *axes)]
+    return cases + _masked(draw, "B", 1, 1, "n_k", equal={"B": "h", "n_q": "h", "n_k": "h"})
 
 
 def _zeros(draw: Draw) -> list[Case]:
@@ -209,7 +223,7 @@ ROWS = (
     Row(
         "output",
         "the output [B, n_q, d] is right for different q, k and v, and n_q ≠ n_k",
-        _no_mask,
+        _output,
         looks=("out",),
         weight=4,
     ),
@@ -223,14 +237,14 @@ ROWS = (
     Row(
         "mask for all",
         "a mask [n_q, n_k] holds for every sequence and head (True: may attend)",
-        _mask_for_all,
+        _mask_for_all_or_equal,
         looks=("out",),
         needs=FIRST,
     ),
     Row(
         "mask for each sequence",
         "a mask [B, n_q, n_k] holds for each sequence and all its heads",
-        _mask_for_each,
+        _mask_for_each_or_equal,
         looks=("out",),
         needs=FIRST,
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from grader.exercises import rows
-from grader.exercises.ch04._common import labels, sizes
+from grader.exercises.ch04._common import EQUAL, equal_sizes, labels, sizes
 from grader.exercises.draw import Draw
 from grader.exercises.edits import edit
 from grader.exercises.model import Exercise, Row
@@ -66,8 +66,8 @@ def _case(x: torch.Tensor, h: int, **more) -> Case:
 
 
 def _labels(draw: Draw) -> list[Case]:
-    s = sizes(draw)
-    return [_case(labels(s["B"], s["n_q"], s["d"]), s["h"])]
+    drawn = [sizes(draw), *(equal_sizes(draw, **equal) for equal in EQUAL)]
+    return [_case(labels(s["B"], s["n_q"], s["d"]), s["h"]) for s in drawn]
 
 
 def _random(draw: Draw) -> list[Case]:
