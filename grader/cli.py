@@ -44,11 +44,20 @@ def _author_commands(commands: argparse._SubParsersAction) -> None:
         metavar="N",
         help="draw the fresh cases from these; new ones when left out",
     )
+    _mutant_options(test)
     test.set_defaults(run=_selftest)
     demo = commands.add_parser("demo", help="grade an invented class and print its marks")
     demo.add_argument("chapters", nargs="*")
     demo.set_defaults(run=_demo)
     commands.add_parser("bench", help="print ratios measured side by side").set_defaults(run=_bench)
+
+
+def _mutant_options(test: argparse.ArgumentParser) -> None:
+    """The mutation test: are small changes of the solutions noticed?"""
+    test.add_argument("--mutants", action="store_true", help="judge small changes of the solutions instead")
+    test.add_argument("--exercise", metavar="ID", help="with --mutants: only this exercise, such as 3.5")
+    test.add_argument("--workers", type=int, metavar="N", help="with --mutants: processes at once")
+    test.add_argument("--every", action="store_true", help="with --mutants: print what became of each")
 
 
 def _class_commands(commands: argparse._SubParsersAction) -> None:
@@ -108,9 +117,19 @@ def _build(options: argparse.Namespace) -> int:
 
 
 def _selftest(options: argparse.Namespace) -> int:
+    if options.mutants:
+        return _mutants(options)
     from grader.authoring.selftest import selftest
 
     return 0 if selftest(tuple(options.chapters), seeds=options.seeds) else 1
+
+
+def _mutants(options: argparse.Namespace) -> int:
+    from grader.authoring.mutants.run import Wish, test_mutants
+
+    chapters = tuple(options.chapters)
+    wish = Wish(chapters, options.exercise, options.seeds, options.workers, options.every)
+    return 0 if test_mutants(wish) else 1
 
 
 def _demo(options: argparse.Namespace) -> int:
