@@ -41,8 +41,18 @@ def call(inputs: list, allowed: Tensor | None = None, by_name: bool = False, **m
     return Case("function", {"args": inputs if by_name else [*inputs, allowed], **named, **more})
 
 
+def equal(*axes: str) -> dict[str, int]:
+    """Sizes for `qkv` in which these axes are equal: what guesses an axis by its length goes wrong elsewhere."""
+    return dict.fromkeys(axes, 4)
+
+
+ALL = ("B", "h", "n_q", "n_k", "d_k", "d_v")
+
+
 def plain(draw: Draw) -> list[Case]:
-    return [call(qkv(draw)[0]), Case("function", {"args": [*qkv(draw)[0], None]})]
+    same = [("n_q", "n_k"), ("d_k", "d_v"), ("B", "n_q", "n_k"), ("n_k", "d_k"), ALL]
+    drawn = [call(qkv(draw)[0]), Case("function", {"args": [*qkv(draw)[0], None]})]
+    return [*drawn, *(call(qkv(draw, **equal(*axes))[0]) for axes in same)]
 
 
 def masked(draw: Draw) -> list[Case]:
@@ -53,9 +63,22 @@ def masked(draw: Draw) -> list[Case]:
     ]
 
 
+def masked_equal(draw: Draw) -> list[Case]:
+    """`masked`, and masks that would fit in more than one way: n_q = n_k, and B = n_q = n_k."""
+    (self_, s), (one, t), (each, u) = (
+        qkv(draw, **equal(*axes)) for axes in (("n_q", "n_k"), ("B", "n_q", "n_k"), ALL)
+    )
+    return [
+        *masked(draw),
+        call(self_, mask(draw, s["n_q"], s["n_k"])),
+        call(one, mask(draw, t["n_q"], t["n_k"])),
+        call(each, mask(draw, u["B"], u["n_q"], u["n_k"])),
+    ]
+
+
 def padding(draw: Draw) -> list[Case]:
-    inputs, sizes = qkv(draw)
-    return [call(inputs, padding_mask(draw, sizes, 1))]
+    (inputs, sizes), (others, same) = qkv(draw), qkv(draw, **equal("B", "n_q", "n_k"))
+    return [call(inputs, padding_mask(draw, sizes, 1)), call(others, padding_mask(draw, same, 1))]
 
 
 def heads(draw: Draw) -> list[Case]:
@@ -69,7 +92,8 @@ def heads(draw: Draw) -> list[Case]:
             "full": (s["B"], s["h"], s["n_q"], s["n_k"]),
         }.get(kind)
         cases.append(call(inputs, mask(draw, *shape) if shape else padding_mask(draw, s, 1, 1)))
-    return cases
+    inputs, s = qkv(draw, "Bh", **equal(*ALL))
+    return [*cases, call(inputs), call(inputs, padding_mask(draw, s, 1, 1))]
 
 
 def no_batch(draw: Draw) -> list[Case]:

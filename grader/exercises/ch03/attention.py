@@ -103,7 +103,7 @@ ROWS = (
     Row(
         "mask",
         "a mask [n_q, n_k] or [B, n_q, n_k] hides keys: True means “may attend”",
-        cases.masked,
+        cases.masked_equal,
         BOTH,
         WEIGHTS,
         weight=3,

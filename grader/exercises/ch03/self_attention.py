@@ -97,10 +97,10 @@ class Fused(SelfAttention):
 # ---- rows -------------------------------------------------------------------------------------------
 
 
-def _case(draw: Draw, batch: int = 0, n: int = 0, **more) -> Case:
+def _case(draw: Draw, batch: int = 0, n: int = 0, d: int = 0, **more) -> Case:
     """A module case with given weights; `more` goes into the case (mode="train", for example)."""
     sizes = draw.sizes(B=(2, 4), n=(3, 5), d=(6, 8))
-    d = sizes["d"]
+    d = d or sizes["d"]
     x = draw.normal(batch or sizes["B"], n or sizes["n"], d)
     weights = draw.weights(Reference(d))
     return Case("module", {"make": {"args": [d]}, "weights": weights, "call": {"args": [x]}, **more})
@@ -122,8 +122,14 @@ def _one(draw: Draw) -> list[Case]:
     return [_case(draw)]
 
 
-def _values(draw: Draw) -> list[Case]:
+def _twice(draw: Draw) -> list[Case]:
     return [_case(draw), _case(draw)]
+
+
+def _values(draw: Draw) -> list[Case]:
+    """Also with two axes equal: what guesses an axis by its length goes wrong elsewhere."""
+    sizes = [(4, 4, 6), (2, 5, 5), (5, 3, 5), (4, 4, 4)]  # B, n, d
+    return [*_twice(draw), *(_case(draw, *some) for some in sizes)]
 
 
 def _smallest(draw: Draw) -> list[Case]:
@@ -178,7 +184,7 @@ ROWS = (
         weight=2,
         needs=NEEDS,
     ),
-    rows.input_kept(_values),
+    rows.input_kept(_twice),
     rows.float64(_one, _("a float64 module and input give a float64 output"), weight=0.5),
     rows.layout(_one),
     Row("no mode", "train() and eval() give the same output", _modes, looks=("out",), needs=NEEDS),
