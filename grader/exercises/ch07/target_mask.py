@@ -45,7 +45,8 @@ def _both(draw: Draw) -> list[Case]:
     """Padding on the right, and in the middle: on the right alone, blocking queries too would look right."""
     sizes = draw.sizes(B=(2, 4), m=(5, 8))
     ids = padded_ids(draw, sizes["B"], sizes["m"])
-    return [Case("function", {"args": [ids]}), Case("function", {"args": [ids.roll(-2, dims=1)]})]
+    square = padded_ids(draw, 5, 5)  # B = m
+    return [Case("function", {"args": [each]}) for each in (ids, ids.roll(-2, dims=1), square)]
 
 
 ROWS = (

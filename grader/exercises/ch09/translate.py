@@ -123,6 +123,7 @@ def _words(draw: Draw) -> list[Case]:
     return [
         Case("translate", _scripts(draw, [2, 6, 4, 9]) | {"kwargs": {"max_len": 15}}),
         Case("translate", _scripts(draw, [4]) | {"kwargs": {"max_len": 11}}),
+        Case("translate", _scripts(draw, [3, 5, 2, 6, 4]) | {"kwargs": {"max_len": 15}}),  # B = n
     ]
 
 
