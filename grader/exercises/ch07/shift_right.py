@@ -200,6 +200,10 @@ EXERCISE = Exercise(
     answer=shift_right,
     mistakes=MISTAKES,
     alternatives=(new_empty, roll_and_fill, lists, pad),
+    equivalent={
+        "torch.cat([first, target[:, :-1]], dim=1) → "
+        "torch.cat([first, target[:, :-1]], dim=-1)": "target has two axes: 1 is the last"
+    },
     hints={
         "7.1": (
             _(

@@ -171,6 +171,11 @@ EXERCISE = Exercise(
     answer=target_mask,
     mistakes=MISTAKES,
     alternatives=(product, masked_fill, loops),
+    equivalent={
+        "padding_mask(ids, pad_id) → padding_mask(pad_id, ids)": "the lesson's padding_mask compares the two with !=, "
+        "in either order",
+        "ids.size(1) → ids.size(-1)": "ids have two axes: 1 is the last",
+    },
     hints={
         "7.4": (
             _("A key is allowed when two things hold. You have a mask for each; which operator says 'both'?"),

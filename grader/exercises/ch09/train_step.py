@@ -378,6 +378,11 @@ EXERCISE = Exercise(
         "changed": _("the list of changed inputs"),
         "learned": _("whether eight sentences were learned by heart in 60 steps (loss below 0.05)"),
     },
+    equivalent={
+        "loss = sequence_loss(logits, tgt); optimizer.zero_grad() → "
+        "optimizer.zero_grad(); loss = sequence_loss(logits, tgt)": "gradients are first needed by backward()",
+        "optimizer.zero_grad() → model.zero_grad()": "the optimizer that it is given holds the model's parameters",
+    },
     hints={
         "9.2": (
             _("Which two tensors does the model need, and with what are its logits compared?"),
