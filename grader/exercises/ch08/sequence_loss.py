@@ -63,8 +63,10 @@ def loops(logits, target, pad_id=0, label_smoothing=0.0):
 # ---- rows -------------------------------------------------------------------------------------------
 
 
-def _case(draw: Draw, scale: float = 2.0, pad_id: int = 0, kwargs: dict | None = None, wrt=False) -> Case:
-    s = draw.sizes(B=(3, 4), m=(6, 7), V=(9, 12))
+def _case(
+    draw: Draw, scale: float = 2.0, pad_id: int = 0, kwargs: dict | None = None, wrt=False, **equal: int
+) -> Case:
+    s = draw.sizes(B=(3, 4), m=(6, 7), V=(9, 12)) | equal
     target = padded_ids(draw, s["B"], s["m"], low=0 if pad_id else 1, high=s["V"] - 2, pad_id=pad_id)
     if pad_id:
         target[0, 0], target[1, 1], target[-1, 2] = 0, 0, 0  # a word here
@@ -80,7 +82,8 @@ def _case(draw: Draw, scale: float = 2.0, pad_id: int = 0, kwargs: dict | None =
 def _plain(draw: Draw) -> list[Case]:
     strided = _case(draw)
     strided.inputs["args"][0] = {"$": "strided", "tensor": strided.inputs["args"][0]}
-    return [_case(draw), strided]
+    square = [_case(draw, B=6, m=6), _case(draw, m=9, V=9), _case(draw, B=5, V=5), _case(draw, B=7, m=7, V=7)]
+    return [_case(draw), strided, *square]
 
 
 def _smooth(draw: Draw) -> list[Case]:
