@@ -50,7 +50,11 @@ def _from_torch(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]) -> 
         raise Trouble("not_module", "from_torch(mha) has to return a MultiHeadAttention.")
     missing = [name for name in NAMES if name not in dict(module.named_parameters())]
     if missing:
-        raise Trouble("attributes", f"The result has no {', '.join(missing)}: is it a MultiHeadAttention?")
+        raise Trouble(
+            "attributes",
+            "The result has no {missing}: is it a MultiHeadAttention?",
+            missing=", ".join(missing),
+        )
     after = dict(mha.named_parameters())
     values["changed"] = [name for name, value in before.items() if not torch.equal(value, after[name])]
     values["parameters"] = [[name, list(p.shape)] for name, p in sorted(module.named_parameters())]
@@ -82,5 +86,5 @@ def _future(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]) -> None
     with torch.no_grad():
         one, two = (module(x, x, x, mask.clone()) for x in (first.clone(), second))
     if not isinstance(one, torch.Tensor) or one.shape != first.shape:
-        raise Trouble("shape", f"The output has to be a tensor of shape {list(first.shape)}.")
+        raise Trouble("shape", "The output has to be a tensor of shape {shape}.", shape=list(first.shape))
     values["moved"] = plain((two - one)[:, :start])
