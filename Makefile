@@ -36,9 +36,11 @@ test: lint ## everything that CI runs: lint, build --check, mutants --check, pyt
 	$(ONE_THREAD) $(PY) -m grader selftest --mutants --check
 	$(ONE_THREAD) $(PY) -m pytest $(ARGS)
 
-lint: env ## ruff: rules and format
+lint: env ## ruff, the rooms of the code (import-linter), types (pyright)
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/basedpyright
 
 build: env ## solutions/*/*.py -> executed solutions, learner notebooks, recorded cases
 	$(ONE_THREAD) $(PY) -m grader build $(ARGS)

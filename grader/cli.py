@@ -42,10 +42,13 @@ def _author_commands(commands: argparse._SubParsersAction) -> None:
         type=int,
         nargs="+",
         metavar="N",
-        help="draw the fresh cases from these; new ones when left out",
+        help="draw the fresh cases from these",
     )
     _mutant_options(test)
     test.set_defaults(run=_selftest)
+    sentences = commands.add_parser("sentences", help="write all that a learner reads, for translators")
+    sentences.add_argument("file", type=Path, nargs="?", default=Path("work/transformer_lab.pot"))
+    sentences.set_defaults(run=_sentences)
     demo = commands.add_parser("demo", help="grade an invented class and print its marks")
     demo.add_argument("chapters", nargs="*")
     demo.set_defaults(run=_demo)
@@ -133,6 +136,13 @@ def _selftest(options: argparse.Namespace) -> int:
     from grader.authoring.selftest import selftest
 
     return 0 if selftest(tuple(options.chapters), seeds=options.seeds) else 1
+
+
+def _sentences(options: argparse.Namespace) -> int:
+    from grader.authoring.sentences import write_catalogue
+
+    print(f"{write_catalogue(options.file)} sentences in {options.file}")
+    return 0
 
 
 def _mutants(options: argparse.Namespace) -> int:
