@@ -59,6 +59,17 @@ def _mutant_options(test: argparse.ArgumentParser) -> None:
     """The mutation test: are small changes of the solutions noticed?"""
     test.add_argument("--mutants", action="store_true", help="judge small changes of the solutions instead")
     test.add_argument("--exercise", metavar="ID", help="with --mutants: only this exercise, such as 3.5")
+    test.add_argument(
+        "--changed",
+        nargs="?",
+        const=True,
+        default=False,
+        metavar="REVISION",
+        help="with --mutants: only what is not recorded as judged, or was not at a git revision",
+    )
+    test.add_argument(
+        "--check", action="store_true", help="with --mutants: judge nothing; exit 1 when a record is stale"
+    )
     test.add_argument("--workers", type=int, metavar="N", help="with --mutants: processes at once")
     test.add_argument("--every", action="store_true", help="with --mutants: print what became of each")
 
@@ -135,11 +146,23 @@ def _sentences(options: argparse.Namespace) -> int:
 
 
 def _mutants(options: argparse.Namespace) -> int:
-    from grader.authoring.mutants.run import Wish, test_mutants
+    from grader.authoring.mutants import run
 
     chapters = tuple(options.chapters)
-    wish = Wish(chapters, options.exercise, options.seeds, options.workers, options.every)
-    return 0 if test_mutants(wish) else 1
+    if options.check:
+        stale = run.unrecorded(chapters)
+        for line in stale:
+            print(f"its mutants were not judged as it is now: {line}")
+        print(
+            "Run `make mutants ARGS=--changed` and commit the result."
+            if stale
+            else "All mutants are explained."
+        )
+        return 1 if stale else 0
+    wish = run.Wish(
+        chapters, options.exercise, options.changed, options.seeds, options.workers, options.every
+    )
+    return 0 if run.test_mutants(wish) else 1
 
 
 def _demo(options: argparse.Namespace) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+import numpy as np
 import torch
 
 from transformer_lab.checking.probes.core import Observation
@@ -223,7 +224,8 @@ def _worst_place(said: str, expected: torch.Tensor, seen: torch.Tensor, toleranc
     excess = (
         _excess(expected, seen, tolerance) if expected.is_floating_point() else (expected != seen).double()
     )
-    index = [int(i) for i in torch.unravel_index(excess.argmax(), excess.shape)]
+    # Not torch.unravel_index: its first use imports sympy, and a learner would wait a second for it.
+    index = [int(i) for i in np.unravel_index(int(excess.argmax()), tuple(excess.shape))]
     wrong, total = int((excess > (1 if expected.is_floating_point() else 0)).sum()), excess.numel()
     at = ", ".join(map(str, index))
     a, b = seen[tuple(index)].item(), expected[tuple(index)].item()
