@@ -6,6 +6,8 @@ from typing import Any
 
 import ipywidgets
 
+from transformer_lab.language import _
+
 
 class Box(ipywidgets.VBox):
     """A vertical box; notebooks that are compared with their stored outputs see one constant line."""
