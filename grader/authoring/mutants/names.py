@@ -64,8 +64,9 @@ _ONE_WAY = {
 }
 
 _AXES = """
-    transpose swapaxes sum mean prod amax amin max min argmax argmin softmax log_softmax size unsqueeze squeeze
-    cumsum gather index_fill index_select cat stack norm var std any all sort select narrow flatten unbind
+    transpose swapaxes sum mean prod amax amin max min argmax argmin softmax log_softmax size unsqueeze
+    squeeze cumsum gather index_fill index_select cat stack norm var std any all sort select narrow flatten
+    unbind
 """
 
 STRINGS = {

@@ -1,4 +1,4 @@
-"""The small changes of expressions. An operator is given a place and yields what could stand there instead."""
+"""The small changes of expressions: an operator gets a place and yields what may stand there instead."""
 
 from __future__ import annotations
 
@@ -86,9 +86,17 @@ def one_operand(place: Place) -> Iterator[New]:
 @on(ast.BinOp)
 def operands_swapped(place: Place) -> Iterator[New]:
     left, right = place.node.left, place.node.right
-    lists = isinstance(left, (ast.List, ast.ListComp)) or isinstance(right, (ast.List, ast.ListComp))
-    if not isinstance(place.node.op, EITHER_WAY) and (lists or not isinstance(place.node.op, ast.Add)):
+    either_way = isinstance(place.node.op, EITHER_WAY)
+    if isinstance(place.node.op, ast.Add):  # numbers may change places, lists may not
+        either_way = not (_is_list(left) or _is_list(right))
+    if not either_way:
         yield like(place.node, left=right, right=left)
+
+
+def _is_list(node: ast.AST) -> bool:
+    if isinstance(node, ast.BinOp):
+        return _is_list(node.left) or _is_list(node.right)
+    return isinstance(node, (ast.List, ast.ListComp))
 
 
 IN_PLACE = {ast.Add: "add_", ast.Sub: "sub_", ast.Mult: "mul_", ast.Div: "div_"}

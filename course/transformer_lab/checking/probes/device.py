@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from transformer_lab.checking.probes.arguments import build
 from transformer_lab.checking.probes.core import Case, make_module, probe
 from transformer_lab.checking.probes.problems import Trouble
-from transformer_lab.language import _
+from transformer_lab.language import N_
 
 # What may meet tensors of two devices: an index may lie on the CPU, and these bring one to another's.
 _MAY_MIX = {"__getitem__", "to", "type_as", "copy_", "__get__", "__set__"}
@@ -37,15 +37,14 @@ class _OneDevice(TorchFunctionMode):
         if len(devices) > 1 and name == "copy_":
             return args[0]  # fills either from the other; meta has no numbers to give
         if len(devices) > 1 and name not in _MAY_MIX:
-            raise Trouble("device", _two_devices(name.strip("_")))
+            raise Trouble("device", _TWO_DEVICES, operation=name.strip("_"))
         return function(*args, **kwargs)
 
 
-def _two_devices(operation: str) -> str:
-    return _(
-        "Your code makes a tensor on the CPU, and in {operation} it meets one that is on another device. "
-        "On a GPU it would stop here. Make new tensors where the input is: device=x.device."
-    ).format(operation=operation)
+_TWO_DEVICES = N_(
+    "Your code makes a tensor on the CPU, and in {operation} it meets one that is on another device. "
+    "On a GPU it would stop here. Make new tensors where the input is: device=x.device."
+)
 
 
 @probe("device")

@@ -41,12 +41,20 @@ def _must_be_ids(name: str, ids: Any, size: int) -> None:
     """Raise Trouble, in words, unless `ids` is a batch of token ids below `size`."""
     if not isinstance(ids, torch.Tensor) or ids.dim() != 2 or ids.is_floating_point():
         found = f"shape {list(ids.shape)}" if isinstance(ids, torch.Tensor) else type(ids).__name__
-        raise Trouble("ids", f"The model was called with {name} of {found}; ids [B, n] were expected.")
+        raise Trouble(
+            "ids",
+            "The model was called with {name} of {found}; ids [B, n] were expected.",
+            name=name,
+            found=found,
+        )
     if ids.numel() and int(ids.max()) >= size:
         raise Trouble(
             "ids",
-            f"The model was called with {name} that holds the id {int(ids.max())}, but that vocabulary has "
-            f"{size} words. Did source and target change places?",
+            "The model was called with {name} that holds the id {id}, but that vocabulary "
+            "has {size} words. Did source and target change places?",
+            name=name,
+            id=int(ids.max()),
+            size=size,
         )
 
 
@@ -116,7 +124,11 @@ def _losses_of_steps(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]
         nonlocal calls
         calls += 1
         if calls > MOST_CALLS:
-            raise Trouble("endless", f"step() was called more than {MOST_CALLS} times: the loop has no end.")
+            raise Trouble(
+                "endless",
+                "step() was called more than {most} times: the loop has no end.",
+                most=MOST_CALLS,
+            )
         return losses[min(calls, len(losses)) - 1]
 
     values["out"] = plain(symbol(step, **inputs["kwargs"]))
@@ -151,7 +163,11 @@ class Scripted(nn.Module):
     def decode(self, tgt_in: torch.Tensor, memory: torch.Tensor, src: torch.Tensor) -> torch.Tensor:
         self.decoded += 1
         if self.decoded > MOST_CALLS:
-            raise Trouble("endless", f"decode was called more than {MOST_CALLS} times: the loop has no end.")
+            raise Trouble(
+                "endless",
+                "decode was called more than {most} times: the loop has no end.",
+                most=MOST_CALLS,
+            )
         _must_be_ids("tgt_in", tgt_in, self.vocabulary)
         if tgt_in.size(1) > MOST_TOKENS:
             text = _("decode was given {count} tokens: the prefix should grow by one word at a time.")
@@ -163,7 +179,9 @@ class Scripted(nn.Module):
         if not len(tgt_in) == len(memory) == len(src):
             sizes = f"{len(tgt_in)}, {len(memory)} and {len(src)}"
             raise Trouble(
-                "rows", f"tgt_in, memory and src have {sizes} rows; they need one for each sentence."
+                "rows",
+                "tgt_in, memory and src have {sizes} rows; they need one for each sentence.",
+                sizes=sizes,
             )
         if not torch.equal(memory[..., 0].round().long(), src):
             text = _("decode takes (tgt_in, memory, src); src holds the ids that memory was made from.")

@@ -1,0 +1,65 @@
+"""Cases for the whole model (8.4): sizes, ids and weights of a small Transformer."""
+
+from __future__ import annotations
+
+from grader.exercises.ch08._common import padded_ids
+from grader.exercises.ch08._torch_model import ReferenceTransformer
+from grader.exercises.draw import Draw
+from transformer_lab.checking.probes.core import Case
+
+TIED = {"output.proj.weight": "tgt_emb.emb.weight"}
+
+
+def _case(
+    draw: Draw, norm: str = "post", padded: bool = True, method: str | None = None, wrt: bool = False
+) -> Case:
+    s = draw.sizes(h=[2, 4], B=(2, 3), m=(5, 6), n=(7, 9), d=[8, 12], d_ff=(10, 15), S=(17, 20), T=(21, 24))
+    sizes = {"d_model": s["d"], "h": s["h"], "d_ff": s["d_ff"], "N": 2 if norm == "post" else 1}
+    options = {"max_len": 16, "dropout": 0.0} | ({} if norm == "post" else {"norm": norm})
+    make = {"args": [s["S"], s["T"]], "kwargs": sizes | options}
+    src, tgt_in = draw.integers(3, s["S"] - 1, s["B"], s["n"]), draw.integers(3, s["T"] - 1, s["B"], s["m"])
+    if padded:
+        src = padded_ids(draw, s["B"], s["n"], high=s["S"] - 1).flip(0)  # the first source has no padding
+        tgt_in = padded_ids(draw, s["B"], s["m"], high=s["T"] - 1)  # the last target has none
+    args = {
+        None: [src, tgt_in],
+        "encode": [src],
+        "decode": [tgt_in, draw.normal(s["B"], s["n"], s["d"]), src],
+    }[method]
+    call: dict = {"args": args}
+    if wrt:
+        call |= {"wrt": ["weights"], "cotangents": [draw.normal(s["B"], s["m"], s["T"])]}
+    inputs = {"make": make, "tied": TIED, "call": call} | ({"method": method} if method else {})
+    skeleton = ReferenceTransformer(*make["args"], **make["kwargs"])
+    return Case("composite", inputs | {"weights": draw.weights(skeleton)})
+
+
+def logits(draw: Draw) -> list[Case]:
+    return [_case(draw, padded=False)]
+
+
+def padding(draw: Draw) -> list[Case]:
+    return [_case(draw)]
+
+
+def encode(draw: Draw) -> list[Case]:
+    return [_case(draw, method="encode")]
+
+
+def decode(draw: Draw) -> list[Case]:
+    return [_case(draw, method="decode")]
+
+
+def pre_norm(draw: Draw) -> list[Case]:
+    return [_case(draw, norm="pre")]
+
+
+def gradient(draw: Draw) -> list[Case]:
+    return [_case(draw, wrt=True)]
+
+
+def dropout(draw: Draw) -> list[Case]:
+    s = draw.sizes(B=(2, 3), m=(5, 6), n=(7, 9))
+    make = {"args": [19, 23], "kwargs": {"d_model": 8, "h": 2, "d_ff": 12, "N": 1, "dropout": 0.5}}
+    args = [draw.integers(3, 18, s["B"], s["n"]), draw.integers(3, 22, s["B"], s["m"])]
+    return [Case("dropout", {"make": make, "args": args})]
