@@ -11,9 +11,15 @@ TIED = {"output.proj.weight": "tgt_emb.emb.weight"}
 
 
 def _case(
-    draw: Draw, norm: str = "post", padded: bool = True, method: str | None = None, wrt: bool = False
+    draw: Draw,
+    norm: str = "post",
+    padded: bool = True,
+    method: str | None = None,
+    wrt: bool = False,
+    **equal: int,
 ) -> Case:
     s = draw.sizes(h=[2, 4], B=(2, 3), m=(5, 6), n=(7, 9), d=[8, 12], d_ff=(10, 15), S=(17, 20), T=(21, 24))
+    s |= equal
     sizes = {"d_model": s["d"], "h": s["h"], "d_ff": s["d_ff"], "N": 2 if norm == "post" else 1}
     options = {"max_len": 16, "dropout": 0.0} | ({} if norm == "post" else {"norm": norm})
     make = {"args": [s["S"], s["T"]], "kwargs": sizes | options}
@@ -39,6 +45,12 @@ def logits(draw: Draw) -> list[Case]:
 
 
 def padding(draw: Draw) -> list[Case]:
+    """All sizes different, then equal: a mask whose axes are in the wrong order, or of the wrong ids, fits there."""
+    as_long = {"m": 6, "n": 6, "S": 20, "T": 20}
+    return [_case(draw), _case(draw, **as_long), _case(draw, B=4, h=4, m=4, n=4, d=8, d_ff=8)]
+
+
+def one(draw: Draw) -> list[Case]:
     return [_case(draw)]
 
 
@@ -47,7 +59,7 @@ def encode(draw: Draw) -> list[Case]:
 
 
 def decode(draw: Draw) -> list[Case]:
-    return [_case(draw, method="decode")]
+    return [_case(draw, method="decode"), _case(draw, method="decode", m=6, n=6)]
 
 
 def pre_norm(draw: Draw) -> list[Case]:

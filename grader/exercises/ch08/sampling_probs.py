@@ -135,7 +135,9 @@ def _top_k(draw: Draw) -> list[Case]:
 
 
 def _edges_of_k(draw: Draw) -> list[Case]:
-    return [_case(draw, top_k=1), _case(draw, top_k=50)]
+    exactly = _case(draw, top_k=8)
+    exactly.inputs["kwargs"]["top_k"] = len(exactly.inputs["args"][0])
+    return [_case(draw, top_k=1), _case(draw, top_k=50), exactly]
 
 
 SETS = ("one too few", "empty set", "one too many", "p as a threshold", "share of the best")

@@ -157,7 +157,7 @@ ROWS = (
     Row(
         "tied",
         "the target embedding and the output layer are one parameter",
-        _cases.padding,
+        _cases.one,
         looks=("tied.*",),
         needs=("logits",),
     ),
@@ -184,7 +184,7 @@ ROWS = (
         weight=0.5,
     ),
     rows.device(
-        _cases.padding,
+        _cases.one,
         _("masks are made where the ids are, so that the model also runs on a GPU"),
         needs=("logits", "padding"),
         weight=0.5,
