@@ -10,7 +10,6 @@ from torch import nn
 from transformer_lab.checking.probes.arguments import build, builder, plain
 from transformer_lab.checking.probes.core import probe
 from transformer_lab.checking.probes.problems import Trouble
-from transformer_lab.language import _
 from transformer_lab.parts import BOS, EOS, Transformer
 
 MOST_CALLS = 400  # of a stand-in, in one case; more means a loop without an end
@@ -170,8 +169,11 @@ class Scripted(nn.Module):
             )
         _must_be_ids("tgt_in", tgt_in, self.vocabulary)
         if tgt_in.size(1) > MOST_TOKENS:
-            text = _("decode was given {count} tokens: the prefix should grow by one word at a time.")
-            raise Trouble("long", text.format(count=tgt_in.size(1)))
+            raise Trouble(
+                "long",
+                "decode was given {count} tokens: the prefix should grow by one word at a time.",
+                count=tgt_in.size(1),
+            )
         if not isinstance(memory, torch.Tensor) or memory.dim() != 3:
             raise Trouble(
                 "memory", "decode takes (tgt_in, memory, src); memory is what encode(src) returned."
@@ -184,8 +186,9 @@ class Scripted(nn.Module):
                 sizes=sizes,
             )
         if not torch.equal(memory[..., 0].round().long(), src):
-            text = _("decode takes (tgt_in, memory, src); src holds the ids that memory was made from.")
-            raise Trouble("src", text)
+            raise Trouble(
+                "src", "decode takes (tgt_in, memory, src); src holds the ids that memory was made from."
+            )
         self._note()
         self.needless |= bool((tgt_in == EOS).any(dim=1).all())
         rows = [self._row(int(m[0, 0].round()), ids.tolist()) for m, ids in zip(memory, tgt_in, strict=True)]
