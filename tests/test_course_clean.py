@@ -13,6 +13,7 @@ import pytest
 
 from grader.authoring.lesson import read_lesson, solution_lines
 from grader.exercises import by_chapter
+from tests.patience import HANG
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "course" / "en").glob("*/*.ipynb"))
@@ -137,7 +138,9 @@ def test_no_mistakes_code_reaches_a_learner(chapter):
 
 
 def tracked() -> list[Path]:
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, timeout=60)
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, timeout=HANG
+    )
     paths = [ROOT / name for name in listed.stdout.decode().split("\0") if name]
     return [path for path in paths if path.is_file()]
 

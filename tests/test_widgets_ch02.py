@@ -10,22 +10,13 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 from matplotlib import image as images
 
-from grader.exercises import ch02
+from grader.exercises.ch02 import position_similarity, positional_encoding
 from transformer_lab.widgets.base import LiveImage
 from transformer_lab.widgets.ch02 import similarity_by_distance, similarity_data, wave_data, waves
 
-RIGHT, SIMILARITY = ch02.Reference, ch02.reference_similarity
-SHOWN_WRONG = [
-    ch02.IForTwoI,
-    ch02.Base1000,
-    ch02.NoDivisor,
-    ch02.TimesDivisor,
-    ch02.Halves,
-    ch02.SinCosSwapped,
-    ch02.OnlySin,
-    ch02.FromOne,
-    ch02.Multiplies,
-]
+RIGHT, SIMILARITY = positional_encoding.Reference, position_similarity.reference
+WRONG = {wrong.name: wrong.symbol for wrong in positional_encoding.EXERCISE.misconceptions}
+WRONG_SIMILARITY = {wrong.name: wrong.symbol for wrong in position_similarity.EXERCISE.misconceptions}
 
 
 class Stub(torch.nn.Module):
@@ -33,7 +24,7 @@ class Stub(torch.nn.Module):
         raise NotImplementedError("TODO 2.1")
 
 
-class NoForward(ch02.Reference):
+class NoForward(RIGHT):
     def forward(self, x):
         raise NotImplementedError("TODO 2.4")
 
@@ -66,14 +57,27 @@ def test_position_beyond_the_length_is_the_last_one():
     assert "Position 15:" in waves(RIGHT).set(length=16, position=63).summary()
 
 
-@pytest.mark.parametrize("wrong", SHOWN_WRONG, ids=lambda symbol: symbol.__name__)
-def test_waves_of_a_wrong_encoding_differ(wrong):
-    right, other = (wave_data(symbol, 16, 20, 5).codes for symbol in (RIGHT, wrong))
+@pytest.mark.parametrize(
+    "name",
+    [
+        "i for 2i",
+        "base 1000",
+        "no divisor",
+        "multiplied",
+        "halves",
+        "swapped",
+        "only sine",
+        "from one",
+        "multiplies",
+    ],
+)
+def test_waves_of_a_wrong_encoding_differ(name):
+    right, other = (wave_data(symbol, 16, 20, 5).codes for symbol in (RIGHT, WRONG[name]))
     assert not np.allclose(right, other, atol=1e-3)
 
 
 def test_waves_of_a_wrong_encoding_look_different():
-    right, other = waves(RIGHT), waves(ch02.Halves)
+    right, other = waves(RIGHT), waves(WRONG["halves"])
     assert not np.array_equal(pixels(right), pixels(other)) and right.summary() != other.summary()
 
 
@@ -114,24 +118,19 @@ def test_similarity_is_what_the_function_gives_and_names_the_largest_climb():
     assert (data.low, data.high) == max(climbs)[1:]
 
 
-WRONG_SIMILARITY = [
-    ch02.similarity_i,
-    ch02.similarity_sin,
-    ch02.similarity_mean,
-    ch02.similarity_all_columns,
-    ch02.similarity_no_theta,
-    ch02.similarity_normed,
-]
-
-
-@pytest.mark.parametrize("wrong", WRONG_SIMILARITY, ids=lambda symbol: symbol.__name__)
-def test_a_wrong_similarity_differs(wrong):
+@pytest.mark.parametrize(
+    "name", ["i for 2i", "sine", "mean", "d frequencies", "one frequency", "divided by √d"]
+)
+def test_a_wrong_similarity_differs(name):
+    wrong = WRONG_SIMILARITY[name]
     right, other = (similarity_data(function, 64, 60).values for function in (SIMILARITY, wrong))
     assert not np.allclose(right, other, atol=1e-3)
 
 
 def test_a_wrong_similarity_looks_different():
-    right, other = (similarity_by_distance(function) for function in (SIMILARITY, ch02.similarity_i))
+    right, other = (
+        similarity_by_distance(function) for function in (SIMILARITY, WRONG_SIMILARITY["i for 2i"])
+    )
     assert not np.array_equal(pixels(right), pixels(other)) and right.summary() != other.summary()
 
 
@@ -166,7 +165,7 @@ def shown_by(picture) -> list[dict]:
 
 
 def no_return(d_model, offsets):
-    ch02.reference_similarity(d_model, offsets)
+    SIMILARITY(d_model, offsets)
 
 
 def nan(d_model, offsets):
@@ -174,7 +173,7 @@ def nan(d_model, offsets):
 
 
 def a_column(d_model, offsets):
-    return ch02.reference_similarity(d_model, offsets)[:, None]
+    return SIMILARITY(d_model, offsets)[:, None]
 
 
 def fails(d_model, offsets):
@@ -190,7 +189,7 @@ SLIPS = {
     "a later stub": (waves, NoForward, "Finish TODO 2.4, then run this cell again"),
     "a function's stub": (similarity_by_distance, unfinished, "Finish TODO 2.5, then run this cell again"),
     "an exception": (similarity_by_distance, fails, "it stopped. Your code raised IndexError"),
-    "all rows added": (waves, ch02.PlainAttribute, None),
+    "all rows added": (waves, WRONG["plain attribute"], None),
     "no return": (similarity_by_distance, no_return, "it stopped. Something is None here."),
     "NaN": (similarity_by_distance, nan, "What your code returned cannot be drawn"),
     "a wrong shape": (similarity_by_distance, a_column, "What your code returned cannot be drawn"),
@@ -220,7 +219,7 @@ def test_text_of_an_error_is_escaped():
 def only_wide(d_model, offsets):
     if d_model < 128:
         raise ValueError("too narrow")
-    return ch02.reference_similarity(d_model, offsets)
+    return SIMILARITY(d_model, offsets)
 
 
 def test_a_picture_starts_as_soon_as_the_code_works_and_says_so_when_it_stops():

@@ -11,4 +11,4 @@ class Box(ipywidgets.VBox):
     """A vertical box; notebooks that are compared with their stored outputs see one constant line."""
 
     def __repr__(self, **_: Any) -> str:
-        return "(controls: run the cell to use them)"
+        return _("(controls: run the cell to use them)")

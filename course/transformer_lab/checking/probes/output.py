@@ -20,7 +20,7 @@ from transformer_lab.checking.probes.problems import Trouble
 class _Embedding(nn.Module):
     def __init__(self, table: torch.Tensor):
         super().__init__()
-        self.emb = nn.Embedding(*table.shape, _weight=table.clone())
+        self.emb = nn.Embedding(table.size(0), table.size(1), _weight=table.clone())
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         return self.emb(ids)
@@ -78,10 +78,14 @@ def _descend(parameters: list[nn.Parameter]) -> None:
 def _still_usable(embedding: nn.Module, output: nn.Module) -> None:
     if type(embedding.emb) is not nn.Embedding:
         kind = type(embedding.emb).__name__
-        raise Trouble("attributes", f"embedding.emb became a {kind}. Share the weight, and leave the module.")
+        raise Trouble(
+            "attributes", "embedding.emb became a {kind}. Share the weight, and leave the module.", kind=kind
+        )
     if type(output.proj) is not nn.Linear:
         kind = type(output.proj).__name__
-        raise Trouble("attributes", f"output.proj became a {kind}. Share the weight, and leave the module.")
+        raise Trouble(
+            "attributes", "output.proj became a {kind}. Share the weight, and leave the module.", kind=kind
+        )
 
 
 # ---- 8.4 Transformer --------------------------------------------------------------------------------
@@ -227,24 +231,35 @@ def _must_be_prefix(prefix: Any, bos_id: int, vocabulary: int) -> None:
     """Raise Trouble, in words, unless `prefix` is a list of token ids that begins with bos_id."""
     if not isinstance(prefix, (list, tuple)):
         kind = type(prefix).__name__
-        raise Trouble("prefix", f"next_log_probs was called with a {kind}; it takes the prefix as a list.")
+        raise Trouble(
+            "prefix", "next_log_probs was called with a {kind}; it takes the prefix as a list.", kind=kind
+        )
     odd = next((token for token in prefix if not isinstance(token, int)), None)
     if odd is not None:
         kind = type(odd).__name__
         raise Trouble(
             "prefix",
-            f"next_log_probs was called with a list that holds a {kind}; tokens are whole numbers. "
-            "int(...) or .item() makes one.",
+            "next_log_probs was called with a list that holds a {kind}; tokens are whole "
+            "numbers. int(...) or .item() makes one.",
+            kind=kind,
         )
     if len(prefix) > LONGEST:
         raise Trouble(
             "endless",
-            f"The prefix has grown to {len(prefix)} tokens, far beyond max_len: the loop does not end.",
+            "The prefix has grown to {prefix_count} tokens, far beyond max_len: the loop does not end.",
+            prefix_count=len(prefix),
         )
     if not prefix or prefix[0] != bos_id:
         raise Trouble(
             "prefix",
-            f"next_log_probs was called with {list(prefix)}; the prefix begins with bos_id, here {bos_id}.",
+            "next_log_probs was called with {prefix}; the prefix begins with bos_id, here {bos_id}.",
+            prefix=list(prefix),
+            bos_id=bos_id,
         )
     if not all(0 <= token < vocabulary for token in prefix):
-        raise Trouble("prefix", f"{list(prefix)} holds a token outside the vocabulary of {vocabulary}.")
+        raise Trouble(
+            "prefix",
+            "{prefix} holds a token outside the vocabulary of {vocabulary}.",
+            prefix=list(prefix),
+            vocabulary=vocabulary,
+        )

@@ -10,10 +10,12 @@ from torch import nn
 from transformer_lab.checking.probes.arguments import build, plain
 from transformer_lab.checking.probes.core import probe
 from transformer_lab.checking.probes.problems import Trouble
+from transformer_lab.language import _
 from transformer_lab.parts import BOS, EOS, Transformer
 
 MOST_CALLS = 400  # of a stand-in, in one case; more means a loop without an end
 HOPELESS_AFTER = 15  # steps on eight sentences
+MOST_TOKENS = 100  # in a prefix; a prefix that doubles each time would take minutes to answer
 
 
 # ---- 9.2 train_step ---------------------------------------------------------------------------------
@@ -39,12 +41,20 @@ def _must_be_ids(name: str, ids: Any, size: int) -> None:
     """Raise Trouble, in words, unless `ids` is a batch of token ids below `size`."""
     if not isinstance(ids, torch.Tensor) or ids.dim() != 2 or ids.is_floating_point():
         found = f"shape {list(ids.shape)}" if isinstance(ids, torch.Tensor) else type(ids).__name__
-        raise Trouble("ids", f"The model was called with {name} of {found}; ids [B, n] were expected.")
+        raise Trouble(
+            "ids",
+            "The model was called with {name} of {found}; ids [B, n] were expected.",
+            name=name,
+            found=found,
+        )
     if ids.numel() and int(ids.max()) >= size:
         raise Trouble(
             "ids",
-            f"The model was called with {name} that holds the id {int(ids.max())}, but that vocabulary has "
-            f"{size} words. Did source and target change places?",
+            "The model was called with {name} that holds the id {id}, but that vocabulary "
+            "has {size} words. Did source and target change places?",
+            name=name,
+            id=int(ids.max()),
+            size=size,
         )
 
 
@@ -114,7 +124,11 @@ def _losses_of_steps(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]
         nonlocal calls
         calls += 1
         if calls > MOST_CALLS:
-            raise Trouble("endless", f"step() was called more than {MOST_CALLS} times: the loop has no end.")
+            raise Trouble(
+                "endless",
+                "step() was called more than {most} times: the loop has no end.",
+                most=MOST_CALLS,
+            )
         return losses[min(calls, len(losses)) - 1]
 
     values["out"] = plain(symbol(step, **inputs["kwargs"]))
@@ -148,8 +162,15 @@ class Scripted(nn.Module):
     def decode(self, tgt_in: torch.Tensor, memory: torch.Tensor, src: torch.Tensor) -> torch.Tensor:
         self.decoded += 1
         if self.decoded > MOST_CALLS:
-            raise Trouble("endless", f"decode was called more than {MOST_CALLS} times: the loop has no end.")
+            raise Trouble(
+                "endless",
+                "decode was called more than {most} times: the loop has no end.",
+                most=MOST_CALLS,
+            )
         _must_be_ids("tgt_in", tgt_in, self.vocabulary)
+        if tgt_in.size(1) > MOST_TOKENS:
+            text = _("decode was given {count} tokens: the prefix should grow by one word at a time.")
+            raise Trouble("long", text.format(count=tgt_in.size(1)))
         if not isinstance(memory, torch.Tensor) or memory.dim() != 3:
             raise Trouble(
                 "memory", "decode takes (tgt_in, memory, src); memory is what encode(src) returned."
@@ -157,7 +178,9 @@ class Scripted(nn.Module):
         if not len(tgt_in) == len(memory) == len(src):
             sizes = f"{len(tgt_in)}, {len(memory)} and {len(src)}"
             raise Trouble(
-                "rows", f"tgt_in, memory and src have {sizes} rows; they need one for each sentence."
+                "rows",
+                "tgt_in, memory and src have {sizes} rows; they need one for each sentence.",
+                sizes=sizes,
             )
         self._note()
         rows = [self._row(int(m[0, 0].round()), ids.tolist()) for m, ids in zip(memory, tgt_in, strict=True)]

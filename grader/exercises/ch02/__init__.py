@@ -1,0 +1,3 @@
+"""Chapter 02, positional encoding."""
+
+CHAPTER = "02_positional_encoding"
