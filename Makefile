@@ -19,7 +19,7 @@ PY := $(BIN)/python
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help env lab test lint build demo bench
+.PHONY: help env lab test lint build mutants demo bench
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 16
@@ -31,16 +31,22 @@ env: ## the virtual environment in .venv (TORCH=cu128 for an Nvidia GPU)
 lab: env ## JupyterLab on your own copy of the course, in work/ (PORT=9000, BROWSER=no)
 	@$(PY) -m transformer_lab.lab $(if $(PORT),--port $(PORT)) $(if $(filter no,$(BROWSER)),--no-browser)
 
-test: lint ## everything that CI runs: lint, build --check, pytest with all notebooks
+test: lint ## everything that CI runs: lint, build --check, mutants --check, pytest with all notebooks
 	$(ONE_THREAD) $(PY) -m grader build --check
+	$(ONE_THREAD) $(PY) -m grader selftest --mutants --check
 	$(ONE_THREAD) $(PY) -m pytest $(ARGS)
 
-lint: env ## ruff: rules and format
+lint: env ## ruff, the rooms of the code (import-linter), types (pyright)
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/basedpyright
 
 build: env ## solutions/*/*.py -> executed solutions, learner notebooks, recorded cases
 	$(ONE_THREAD) $(PY) -m grader build $(ARGS)
+
+mutants: env ## are small changes of the solutions noticed? (ARGS=--changed: only of what is new)
+	$(ONE_THREAD) $(PY) -m grader selftest --mutants $(ARGS)
 
 demo: env ## grade an invented class with nbgrader and print its gradebook
 	$(ONE_THREAD) $(PY) -m grader demo $(ARGS)

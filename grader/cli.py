@@ -42,10 +42,13 @@ def _author_commands(commands: argparse._SubParsersAction) -> None:
         type=int,
         nargs="+",
         metavar="N",
-        help="draw the fresh cases from these; new ones when left out",
+        help="draw the fresh cases from these",
     )
     _mutant_options(test)
     test.set_defaults(run=_selftest)
+    sentences = commands.add_parser("sentences", help="write all that a learner reads, for translators")
+    sentences.add_argument("file", type=Path, nargs="?", default=Path("work/transformer_lab.pot"))
+    sentences.set_defaults(run=_sentences)
     demo = commands.add_parser("demo", help="grade an invented class and print its marks")
     demo.add_argument("chapters", nargs="*")
     demo.set_defaults(run=_demo)
@@ -56,6 +59,17 @@ def _mutant_options(test: argparse.ArgumentParser) -> None:
     """The mutation test: are small changes of the solutions noticed?"""
     test.add_argument("--mutants", action="store_true", help="judge small changes of the solutions instead")
     test.add_argument("--exercise", metavar="ID", help="with --mutants: only this exercise, such as 3.5")
+    test.add_argument(
+        "--changed",
+        nargs="?",
+        const=True,
+        default=False,
+        metavar="REVISION",
+        help="with --mutants: only what is not recorded as judged, or was not at a git revision",
+    )
+    test.add_argument(
+        "--check", action="store_true", help="with --mutants: judge nothing; exit 1 when a record is stale"
+    )
     test.add_argument("--workers", type=int, metavar="N", help="with --mutants: processes at once")
     test.add_argument("--every", action="store_true", help="with --mutants: print what became of each")
 
@@ -124,12 +138,31 @@ def _selftest(options: argparse.Namespace) -> int:
     return 0 if selftest(tuple(options.chapters), seeds=options.seeds) else 1
 
 
+def _sentences(options: argparse.Namespace) -> int:
+    from grader.authoring.sentences import write_catalogue
+
+    print(f"{write_catalogue(options.file)} sentences in {options.file}")
+    return 0
+
+
 def _mutants(options: argparse.Namespace) -> int:
-    from grader.authoring.mutants.run import Wish, test_mutants
+    from grader.authoring.mutants import run
 
     chapters = tuple(options.chapters)
-    wish = Wish(chapters, options.exercise, options.seeds, options.workers, options.every)
-    return 0 if test_mutants(wish) else 1
+    if options.check:
+        stale = run.unrecorded(chapters)
+        for line in stale:
+            print(f"its mutants were not judged as it is now: {line}")
+        print(
+            "Run `make mutants ARGS=--changed` and commit the result."
+            if stale
+            else "All mutants are explained."
+        )
+        return 1 if stale else 0
+    wish = run.Wish(
+        chapters, options.exercise, options.changed, options.seeds, options.workers, options.every
+    )
+    return 0 if run.test_mutants(wish) else 1
 
 
 def _demo(options: argparse.Namespace) -> int:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from grader.exercises.draw import Draw
-from grader.exercises.model import Exercise, Row, Wrong
+from grader.exercises.model import Exercise, Mistake, Row
 from transformer_lab.checking.probes.core import Case
 
 CHAPTER = "97_small"
@@ -36,7 +36,25 @@ def _cases(draw: Draw) -> list[Case]:
     return [Case("function", {"args": [draw.normal(3, 4)]})]
 
 
-DOUBLE = Exercise(
+def Wrong(name: str, says: str, symbol: Any) -> Mistake:  # noqa: N802  (reads like the class it stands for)
+    """A mistake that is an object and no cell, so that a test can make one that counts or fails."""
+    return Mistake(name, says, "", symbol)
+
+
+@dataclass(frozen=True)
+class Small(Exercise):
+    """An exercise whose mistakes and alternatives are given as objects."""
+
+    @property
+    def misconceptions(self) -> tuple[Mistake, ...]:
+        return self.mistakes
+
+    @property
+    def other_answers(self) -> dict[str, Any]:
+        return dict(self.alternatives)
+
+
+DOUBLE = Small(
     id="97.1",
     symbol="double",
     kind="function",
@@ -48,11 +66,12 @@ DOUBLE = Exercise(
         Row("input kept", "x is left unchanged", _cases, looks=("changed",), needs=("twice",)),
     ),
     reference=double,
-    misconceptions=(
+    answer=double,
+    mistakes=(
         Wrong("three", "You multiplied by 3.", triple),
         Wrong("sign", "You changed the sign.", negate),
     ),
-    alternatives={"sum": add_itself},
+    alternatives=(("sum", add_itself),),
     hints={"97.1": ("a", "b", "c"), "97.2": ("a", "b", "c")},
 )
 

@@ -10,19 +10,21 @@ import nbformat
 import pytest
 
 from tests.browser import NotebookPage, find_chromium, running_chromium, running_lab
+from tests.patience import HANG
 
 ROOT = Path(__file__).resolve().parent.parent
 WAVES = Path("course/en/02_positional_encoding/02_positional_encoding.ipynb")
 
 pytestmark = [
     pytest.mark.skipif(find_chromium() is None, reason="no Chromium is installed"),
-    pytest.mark.timeout(420),
+    pytest.mark.timeout(HANG),
 ]
 
 # The smallest lesson with a picture: a slider that changes an image and its text alternative.
 TINY = '''
 import anywidget, ipywidgets, traitlets
 from IPython.display import display
+from tests.patience import HANG
 
 class Picture(anywidget.AnyWidget):
     _esm = """
@@ -73,7 +75,7 @@ def press_right_in_the_first_picture(book: NotebookPage) -> tuple[tuple[str, str
     before = picture.get_attribute("src"), picture.get_attribute("alt")
     book.page.keyboard.press("ArrowRight")
     book.page.wait_for_function(
-        "([image, src]) => image.src !== src", arg=[picture.element_handle(), before[0]], timeout=10_000
+        "([image, src]) => image.src !== src", arg=[picture.element_handle(), before[0]], timeout=HANG * 1000
     )
     return before, (picture.get_attribute("src"), picture.get_attribute("alt"))
 
@@ -102,7 +104,7 @@ def test_slider_changes_a_picture_and_its_text_alternative(browser, tiny_lab):
 def test_start_opens_the_first_chapter(browser, tiny_lab):
     page = browser.new_page()
     page.goto(f"{tiny_lab.address}/?token={tiny_lab.token}")
-    page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=90_000)
+    page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=HANG * 1000)
     assert page.get_by_role("tab", name=re.compile("00_start.ipynb")).count() == 1
 
 
@@ -136,7 +138,7 @@ def test_photographs_reach_from_top_to_bottom(tmp_path):
         tmp_path / "out",
         "--height=600",
     ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 code cells ran" in done.stdout
     pictures = sorted((tmp_path / "out").glob("look-*.png"))

@@ -16,6 +16,7 @@ from grader import cli as command
 from grader.authoring import build, data_files
 from grader.authoring.lesson import BEGIN, END, LessonError, read_lesson
 from grader.errors import UnknownName
+from tests.patience import HANG
 from tests.small import CHAPTER, DOUBLE, LESSON, changed, line_of, write_lesson
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -348,7 +349,7 @@ def test_check_of_a_checkout_before_and_after_its_lesson_is_edited(checkout):
     script = checkout / "steps.py"
     script.write_text(f"if __name__ == '__main__':\n{textwrap.indent(STEPS, '    ')}")
     done = subprocess.run(
-        [sys.executable, script, lesson], cwd=checkout, capture_output=True, text=True, timeout=250
+        [sys.executable, script, lesson], cwd=checkout, capture_output=True, text=True, timeout=HANG
     )
     clean, stale, broken, _ = re.split(r"(?<=code \d)\n", done.stdout)
     assert clean == "Everything built is up to date.\ncode 0", done.stdout + done.stderr

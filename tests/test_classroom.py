@@ -26,13 +26,14 @@ from grader.cli import main
 from grader.grading import job as submission
 from grader.jail import isolation_problem
 from tests.hostile.kit import CHAPTER, ROOT, case, changed, notebook, points, release_bytes, right_answers
+from tests.patience import HANG
 from tests.unprivileged import as_nobody, open_scratch
 
 SEED = 4321
 NAMES = [f"s{number:02}" for number in range(12)]
 
 pytestmark = [
-    pytest.mark.timeout(400),
+    pytest.mark.timeout(HANG),
     pytest.mark.skipif(
         isolation_problem() is not None and not os.environ.get("CI"),
         reason=f"no isolation: {isolation_problem()}",
@@ -110,13 +111,13 @@ def test_a_run_that_was_killed_goes_on_where_it_stopped(attempt, course, undistu
         time.sleep(0.01)
     time.sleep(dice.uniform(0, 0.3))
     process.send_signal(random.choice([signal.SIGKILL, signal.SIGINT]) if attempt else signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.communicate(timeout=HANG)
     done_before = records.latest()
     assert len(done_before) < len(NAMES), "it was over before it could be killed"
     again = command(course, "autograde", "02", "--workers", workers, "--resume")
     if not records.last_run():  # killed before it had begun
         again = start
-    finished = subprocess.run(again, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    finished = subprocess.run(again, cwd=ROOT, capture_output=True, text=True, timeout=HANG)
     assert finished.returncode == 0, finished.stderr[-2000:]
     assert marks(course) == undisturbed
     lines = [line for line in records.lines() if line["kind"] == "mark"]
@@ -134,7 +135,7 @@ def test_nbgraders_own_command_gives_the_same_mark_and_verification_agrees(cours
     classroom.run(course, CHAPTER, students=["s03", "s02"], workers=1, seed=SEED, quiet=True)
     assert marks(course) == {name: undisturbed[name] for name in ("s02", "s03")}
     nbgrader = [sys.executable, "-m", "nbgrader", "autograde", CHAPTER, "--student", "s03", "--force"]
-    done = subprocess.run(nbgrader, cwd=course.root, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(nbgrader, cwd=course.root, capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 0, done.stderr[-2000:]
     assert marks(course)["s03"] == undisturbed["s03"]
     latest = Records(course.root, CHAPTER).latest()
@@ -255,40 +256,43 @@ def test_mistakes_of_the_instructor_are_one_clear_line(arguments, course, capsys
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
 
 
-def grade_or_die(data, *_how) -> str:
-    """Stands in for grade_bytes in workers: some bytes end the process, some raise, the rest come back."""
-    if data == b"die":
+def grade_or_die(job: submission.Job) -> str:
+    """Stands in for grade_elsewhere in workers: some bytes end it, some raise, the rest come back."""
+    if job.submission == b"die":
         os._exit(1)
-    if data == b"raise":
+    if job.submission == b"raise":
         raise RuntimeError("broken")
-    return data.decode()
+    return submission.Outcome({}, {}, {}, [], job.submission.decode(), 0.0, 0).to_json()
 
 
 def test_what_breaks_a_worker_costs_no_other_submission(monkeypatch):
-    monkeypatch.setattr(pool, "grade_bytes", grade_or_die)
+    monkeypatch.setattr(pool, "grade_elsewhere", grade_or_die)
     monkeypatch.setattr(pool, "warm_jail", lambda _isolated: None)
     contents = {f"s{n}": b"die" if n in (2, 7) else b"raise" if n == 5 else b"%d" % n for n in range(12)}
-    tasks = {student: (lambda content=content: (content,)) for student, content in contents.items()}
-    outcomes = dict(pool.on_this_machine(tasks, workers=2))
+    jobs = {
+        student: (lambda content=content: submission.Job(content, (), b"", SEED))
+        for student, content in contents.items()
+    }
+    outcomes = dict(pool.on_this_machine(jobs, workers=2))
     assert set(outcomes) == set(contents)
     failed = {student for student, outcome in outcomes.items() if isinstance(outcome, BaseException)}
     assert failed == {"s2", "s5", "s7"}
     assert all(
-        outcomes[student] == content.decode()
+        outcomes[student].notebook == content.decode()
         for student, content in contents.items()
         if student not in failed
     )
 
 
 def test_a_failure_of_the_grader_is_told_and_leaves_others_alone(course, monkeypatch, capsys):
-    real = pool.grade_bytes
+    real = pool.grade
 
-    def fails_on_blank(data, *how, **more):
-        if rb"NotImplementedError(\"TODO 2.5" in data:
+    def fails_on_blank(job):
+        if rb"NotImplementedError(\"TODO 2.5" in job.submission:
             raise RuntimeError("the grader broke")
-        return real(data, *how, **more)
+        return real(job)
 
-    monkeypatch.setattr(pool, "grade_bytes", fails_on_blank)
+    monkeypatch.setattr(pool, "grade", fails_on_blank)
     arguments = [
         "autograde",
         "02",
@@ -307,7 +311,7 @@ def test_a_failure_of_the_grader_is_told_and_leaves_others_alone(course, monkeyp
 
 def test_a_worker_with_other_exercises_is_refused():
     with pytest.raises(submission.OtherExercises):
-        submission.grade_bytes(None, [], release_bytes(), SEED, exercises=(CHAPTER, "another hash"))
+        submission.grade(submission.Job(None, (), release_bytes(), SEED, CHAPTER, "another hash"))
     for mistake in (
         submission.OtherExercises(),
         submission.NotIsolated("why"),
@@ -324,7 +328,7 @@ def test_a_record_says_how_to_recompute_a_mark(course):
     assert json.loads(json.dumps(record)) == record
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(HANG)
 @pytest.mark.skipif(os.geteuid() != 0, reason="already run as a user without rights")
 def test_all_of_this_as_a_user_without_rights():
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-x", __file__]

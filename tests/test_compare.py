@@ -1,10 +1,13 @@
 """What differs is said in words: the first difference, where it is, and a simple relation if there is one."""
 
 import math
+import subprocess
+import sys
 
 import pytest
 import torch
 
+from grader.layout import ROOT
 from transformer_lab.checking.judging.compare import Tolerance, agree, difference, error_ratio, selected
 from transformer_lab.checking.probes.core import Observation
 from transformer_lab.checking.probes.problems import Problem
@@ -211,3 +214,17 @@ def test_patterns_choose_values_in_their_order():
     values = ["changed", "out.0", "out.1", "grad.0"]
     assert selected(values, ("grad.*", "out*")) == ["grad.0", "out.0", "out.1"]
     assert selected(values, ("out",)) == []
+
+
+WRONG_NUMBER = """
+import sys, torch
+from tests.test_compare import RIGHT, said
+assert "sympy" not in sys.modules, "torch imports it by itself"
+assert said(RIGHT + torch.eye(3)[:2]).kind == "value"
+assert "sympy" not in sys.modules
+"""
+
+
+def test_a_wrong_number_is_told_without_importing_what_takes_a_second():
+    done = subprocess.run([sys.executable, "-c", WRONG_NUMBER], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-500:]

@@ -48,7 +48,7 @@ def installed_closure(name: str, extra: str) -> dict[str, Version]:
         distribution = importlib.metadata.distribution(name)
         found[canonicalize_name(name)] = Version(distribution.version)
         for requirement in map(Requirement, distribution.requires or []):
-            if requirement.marker is None or requirement.marker.judge({"extra": extra}):
+            if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
                 todo += [(requirement.name, option) for option in ("", *requirement.extras)]
     return found
 

@@ -1,13 +1,16 @@
 """An answer key judges a symbol: rows, marks, what waits for what, and which mistake it is."""
 
+import re
+
 import pytest
 import torch
 from torch import nn
 
+from grader.authoring.data_files import sentences_of
 from grader.exercises.draw import Draw
-from grader.exercises.model import Exercise, Row, Wrong
+from grader.exercises.model import Exercise, Mistake, Row
 from grader.judging.keys import BadExercise, draw_key
-from tests.small import DOUBLE, double, exercise, negate, on_tensors, stub, triple
+from tests.small import DOUBLE, Wrong, double, exercise, negate, on_tensors, stub, triple
 from transformer_lab.checking.judging.key import AnswerKey, judge
 from transformer_lab.checking.judging.report import Report
 from transformer_lab.checking.probes.core import Case, Observation, observe
@@ -94,10 +97,14 @@ def raises(error):
 
 
 def test_mistakes_that_raise_are_known_by_their_error():
-    broken = exercise(misconceptions=(Wrong("breaks", "It breaks.", raises(ValueError("too big"))),))
+    broken = exercise(mistakes=(Wrong("breaks", "It breaks.", raises(ValueError("too big"))),))
     key = draw_key(broken, 1)
     assert judged(raises(ValueError("too big")), key).diagnosis == ("breaks", "It breaks.")
     assert judged(raises(ValueError("too small")), key).diagnosis is None
+
+
+def _cases_of_double(draw: Draw) -> list[Case]:
+    return DOUBLE.rows[0].cases(draw)
 
 
 def positive(x):
@@ -108,11 +115,11 @@ def first_row_like_triple(x):
     return 3 * x
 
 
-def two_rows(*wrong: Wrong) -> AnswerKey:
+def two_rows(*wrong: Mistake) -> AnswerKey:
     """An exercise whose second row tells apart what the first does not."""
     plus = Row("plus", "works for positive x", lambda draw: [_positive_case(draw)], looks=("out",))
     minus = Row("minus", "works for negative x", lambda draw: [_negative_case(draw)], looks=("out",))
-    return draw_key(exercise(rows=(plus, minus), misconceptions=wrong), 3)
+    return draw_key(exercise(rows=(plus, minus), mistakes=wrong), 3)
 
 
 def _positive_case(draw: Draw) -> Case:
@@ -168,8 +175,9 @@ MODULE_KEY = draw_key(
         todos=("97.3",),
         rows=(Row("twice", "doubles", lambda draw: [Case("module", {"call": {"args": [draw.normal(3)]}})]),),
         reference=Double,
-        misconceptions=(),
-        alternatives={},
+        answer=Double,
+        mistakes=(),
+        alternatives=(),
         hints={},
     ),
     1,
@@ -213,7 +221,7 @@ def test_parameters_in_another_order_are_named():
     case = [Case("function", {"args": [torch.ones(2), torch.zeros(2)]})]
     row = Row("sum", "sums", lambda draw: case)
     key = draw_key(
-        exercise(parameters=("a", "b"), reference=pair, rows=(row,), misconceptions=(), alternatives={}), 1
+        exercise(parameters=("a", "b"), reference=pair, rows=(row,), mistakes=(), alternatives=()), 1
     )
     sentence = judged(lambda b, a: 2 * a + b, key).rows[0].sentence
     assert "order (b, a)" in sentence and "the task says (a, b)" in sentence
@@ -258,13 +266,29 @@ def test_equal_seeds_draw_equal_keys_and_others_do_not():
 
 
 def test_a_recorded_key_judges_as_the_drawn_one():
-    recorded = key_from_tree(unpack(pack(key_tree(KEY))))
+    recorded = key_from_tree(unpack(pack(key_tree(KEY))), sentences_of(DOUBLE))
     for symbol in (double, triple, negate, stub, None, Double):
         assert str(judged(symbol, recorded)) == str(judged(symbol, KEY))
 
 
+@pytest.mark.parametrize(
+    "rows, words",
+    [
+        (
+            (Row("a", "a", _cases_of_double, needs=("valeu",)),),
+            "it needs 'valeu', which is no row above",
+        ),
+        ((Row("a", "a", _cases_of_double), Row("a", "b", _cases_of_double)), "two rows are called 'a'"),
+    ],
+    ids=["a need that is misspelt", "two rows of one name"],
+)
+def test_rows_that_contradict_each_other_are_named(rows, words):
+    with pytest.raises(BadExercise, match=re.escape(words)):
+        draw_key(exercise(rows=rows), 1)
+
+
 def test_expected_values_come_from_float64():
-    third = exercise(reference=lambda x: x / 3, misconceptions=(), alternatives={})
+    third = exercise(reference=lambda x: x / 3, mistakes=(), alternatives=())
     case = draw_key(third, 1).rows[0].cases[0]
     x = case.case.inputs["args"][0]
     assert case.expected["out"].dtype == torch.float32

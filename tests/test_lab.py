@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import HANG
 from transformer_lab import lab
 
 ONE = Path("01_embedding/01_embedding.ipynb")
@@ -193,7 +194,7 @@ def test_missing_course_says_what_to_do(tmp_path, monkeypatch, capsys):
 def test_copy_only_prints_what_was_done(course):
     command = [sys.executable, "-m", "transformer_lab.lab", "--copy-only"]
     first, second = (
-        subprocess.run(command, cwd=course, capture_output=True, text=True, timeout=60, check=True).stdout
+        subprocess.run(command, cwd=course, capture_output=True, text=True, timeout=HANG, check=True).stdout
         for _ in range(2)
     )
     assert f"Your copy of the course: {course / 'work' / 'en'}" in first

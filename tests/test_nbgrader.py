@@ -14,6 +14,7 @@ from nbgrader.api import Gradebook
 
 from grader.exercises import by_chapter
 from grader.workshop import demo, invent
+from tests.patience import HANG
 from tests.test_invent import run_cell
 from transformer_lab.checking import run_check
 
@@ -50,7 +51,7 @@ STUDENTS = {
     "noisy": noisy,
 }
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(HANG)
 
 
 @pytest.fixture(scope="module")
@@ -102,14 +103,15 @@ def test_half_done_gets_what_its_rows_say(graded):
         for number, source in answers.items()
     }
     assert wanted["2.1"] == 3.64 and wanted["2.5"] == 3
-    assert marks(graded, "half_done") == pytest.approx({"2.6": 0, "2.7": 0} | wanted)
+    assert marks(graded, "half_done") == pytest.approx(dict.fromkeys(EXERCISES, 0.0) | wanted)
 
 
 def test_half_done_reads_which_rows_pass_and_what_is_next(graded):
     text = words(page(graded, "half_done"))
     assert "2.1 PositionalEncoding : 3 of 7 rows pass" in text or "2.1 PositionalEncoding: 3 of 7" in text
     assert "Stops at TODO 2.4, which is still open." in text
-    assert "Next: TODO 2.6" in text and "Next: TODO 2.7" in text
+    for number in EXERCISES.keys() - invent.half(CHAPTER).keys():
+        assert f"Next: TODO {number}" in text
 
 
 @pytest.mark.parametrize("number", EXERCISES)
@@ -213,7 +215,7 @@ def validated(tmp_path_factory) -> dict[str, str]:
             env=env,
             capture_output=True,
             text=True,
-            timeout=250,
+            timeout=HANG,
         )
         said[name] = done.stdout + done.stderr
     return said

@@ -6,6 +6,7 @@ import sys
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
+from tests.patience import HANG
 from transformer_lab import unfinished
 from transformer_lab.notebook import in_notebook
 
@@ -60,5 +61,5 @@ def test_a_plain_script_does_not_import_ipython_to_be_asked():
         "from transformer_lab.notebook import in_notebook\n"
         "print(in_notebook(), 'IPython' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=HANG)
     assert done.stdout == "False False\n", done.stderr

@@ -8,6 +8,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from tests.patience import HANG
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -35,7 +37,7 @@ def outcome(tmp_path_factory) -> dict[str, str]:
         write_notebook(root / folder / f"{Path(folder).name}.ipynb", *content)
     write_notebook(root / "course/en/01_other/extra/unrelated.ipynb", "1 / 0", "")
     command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "solutions", "course/en"]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=HANG)
     found = re.findall(r"(PASSED|FAILED) (\S+?)/[^/\s]+::ipynb::Cell", done.stdout)
     assert found, done.stdout + done.stderr
     return {folder: result for result, folder in found}

@@ -1,15 +1,15 @@
 """The data files of the learner's package: equal when nothing changed, stale when something did."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from grader import exercises
 from grader.authoring import data_files
-from grader.exercises.model import Wrong
 from grader.judging.keys import BadExercise
-from tests.small import DOUBLE, double, exercise, on_tensors
+from tests.small import DOUBLE, Wrong, double, exercise, on_tensors
 from transformer_lab.checking.judging.key import judge
 from transformer_lab.checking.probes.core import observe
 from transformer_lab.checking.stored.recorded import key_from_tree
@@ -57,15 +57,25 @@ def write_all(root: Path) -> None:
 
 def test_data_files_are_the_keys_the_index_and_the_questions(course):
     files = {path.name: data for path, data in data_files.data_files(course).items()}
-    assert set(files) == {"97.1.key", "index.json", "questions.json"}
+    assert set(files) == {"97.1.key", "index.json", "made_from.json", "questions.json", "sentences.json"}
     assert json.loads(files["index.json"]) == {"97.1": "97.1", "97.2": "97.1"}
     assert json.loads(files["questions.json"])["97-a"]["choices"]["a"]["says"] == "Yes."
 
 
 def test_a_data_file_judges_and_hints(course):
-    tree = unpack(data_files.recorded(DOUBLE))
-    report = judge(key_from_tree(tree["key"]), lambda case: observe(double, case))
-    assert report.passed and tree["hints"] == {"97.1": ["a", "b", "c"], "97.2": ["a", "b", "c"]}
+    said = data_files.all_sentences()["97.1"]
+    key = key_from_tree(unpack(data_files.recorded(DOUBLE)), said)
+    report = judge(key, lambda case: observe(double, case))
+    assert report.passed and [row.says for row in report.rows] == [row.says for row in DOUBLE.rows]
+    assert said["hints"] == {"97.1": ["a", "b", "c"], "97.2": ["a", "b", "c"]}
+
+
+def test_a_recorded_key_holds_no_sentence_so_prose_records_nothing_anew():
+    words = (*(row.says for row in DOUBLE.rows), *(mistake.says for mistake in DOUBLE.mistakes))
+    data = data_files.recorded(DOUBLE)
+    assert not any(sentence.encode() in data for sentence in words)
+    reworded = exercise(rows=tuple(replace(row, says="other words") for row in DOUBLE.rows))
+    assert data_files.recorded(reworded) == data
 
 
 def test_recording_twice_gives_equal_bytes():
@@ -78,10 +88,10 @@ def breaks(x):
 
 
 def test_a_data_file_quotes_no_line_of_the_authors_code():
-    wrong = exercise(misconceptions=(Wrong("breaks", "It breaks.", breaks),))
+    wrong = exercise(mistakes=(Wrong("breaks", "It breaks.", breaks),))
     data = data_files.recorded(wrong)
     assert b"unknown" in data and b"the_line_of_the_author" not in data
-    key = key_from_tree(unpack(data)["key"])
+    key = key_from_tree(unpack(data), data_files.sentences_of(wrong))
     learners = on_tensors(lambda x: x.unknown + 1)
     assert judge(key, lambda case: observe(learners, case)).diagnosis == ("breaks", "It breaks.")
 
@@ -121,7 +131,7 @@ def test_missing_and_left_over_files_are_stale_and_left_overs_are_removed(course
 
 def test_an_exercise_without_hints_is_named():
     with pytest.raises(BadExercise, match=r"97\.1: TODO 97\.2 has no hints"):
-        data_files.recorded(exercise(hints={"97.1": ("a", "b", "c")}))
+        data_files.sentences_of(exercise(hints={"97.1": ("a", "b", "c")}))
 
 
 BAD = {

@@ -1,16 +1,20 @@
 """The self-test finds what is wrong with an exercise: each fault once, in words."""
 
+import re
+
 import pytest
 import torch
 
+from grader.authoring import data_files
 from grader.authoring import selftest as module
 from grader.authoring.selftest import namespace, selftest
 from grader.authoring.selftest import test_exercise as judge_exercise
-from grader.exercises.model import Row, Wrong
+from grader.exercises.model import Row
 from tests.small import (
     CHAPTER,
     DOUBLE,
     LESSON,
+    Wrong,
     add_itself,
     changed,
     double,
@@ -21,17 +25,19 @@ from tests.small import (
     write_lesson,
 )
 
+SEEDS = (1, 2)
+
 
 def faults(exercise_, solution=double, unfinished=stub) -> list[str]:
-    return judge_exercise(exercise_, solution, unfinished).faults
+    return judge_exercise(exercise_, solution, unfinished, SEEDS).faults
 
 
 def test_a_good_exercise_has_no_faults():
-    result = judge_exercise(DOUBLE, double, stub)
+    result = judge_exercise(DOUBLE, double, stub, SEEDS)
     assert result.faults == [] and (result.solution, result.stub) == (1, 0)
-    assert (result.named, result.accepted) == (2, 1)
+    assert (result.named, result.accepted) == (2, 2)
     assert result.slack < 0.1 and result.margin > 1000
-    assert "100%" in result.line() and "2/2" in result.line() and "1/1" in result.line()
+    assert "100%" in result.line() and "2/2" in result.line()
 
 
 def test_a_wrong_solution_is_shown_with_its_report():
@@ -61,7 +67,7 @@ def test_a_stub_that_earns_points_is_named():
 
 def test_a_row_that_a_stub_passes_is_named():
     gift = Row("gift", "raises nothing else", DOUBLE.rows[0].cases, looks=("changed",))
-    easy = exercise(rows=(DOUBLE.rows[0], gift), misconceptions=(), alternatives={})
+    easy = exercise(rows=(DOUBLE.rows[0], gift), mistakes=(), alternatives=())
 
     def half(x):
         if x is not None:
@@ -72,7 +78,7 @@ def test_a_row_that_a_stub_passes_is_named():
 
 
 def test_a_misconception_that_passes_is_named():
-    (fault,) = faults(exercise(misconceptions=(Wrong("harmless", "It is right.", add_itself),)))
+    (fault,) = faults(exercise(mistakes=(Wrong("harmless", "It is right.", add_itself),)))
     assert fault.startswith("97.1: misconception 'harmless' passes")
 
 
@@ -82,7 +88,7 @@ def also_triple(x):
 
 def test_misconceptions_that_cannot_be_told_apart_are_named():
     twins = (Wrong("three", "a", triple), Wrong("thrice", "b", also_triple))
-    (fault,) = faults(exercise(misconceptions=twins))
+    (fault,) = faults(exercise(mistakes=twins))
     assert fault.startswith("97.1: misconception 'thrice' is named 'three'")
 
 
@@ -92,15 +98,13 @@ def unsteady(x):
 
 
 def test_a_misconception_that_is_not_recognised_is_named():
-    (fault,) = faults(exercise(misconceptions=(Wrong("unsteady", "a", unsteady),)))
+    (fault,) = faults(exercise(mistakes=(Wrong("unsteady", "a", unsteady),)))
     assert fault.startswith("97.1: misconception 'unsteady' is named None")
 
 
 def test_two_misconceptions_of_one_name_are_named():
     twins = (Wrong("one", "a", triple), Wrong("one", "b", negate))
-    assert any(
-        "two misconceptions have one name" in fault for fault in faults(exercise(misconceptions=twins))
-    )
+    assert any("two misconceptions have one name" in fault for fault in faults(exercise(mistakes=twins)))
 
 
 def hardly_wrong(x):
@@ -108,7 +112,7 @@ def hardly_wrong(x):
 
 
 def test_a_misconception_too_close_to_the_truth_is_named():
-    result = judge_exercise(exercise(misconceptions=(Wrong("close", "a", hardly_wrong),)), double, stub)
+    result = judge_exercise(exercise(mistakes=(Wrong("close", "a", hardly_wrong),)), double, stub, SEEDS)
     assert (
         len(result.faults) == 1 and "'close' is only" in result.faults[0] and "tolerances" in result.faults[0]
     )
@@ -116,7 +120,7 @@ def test_a_misconception_too_close_to_the_truth_is_named():
 
 
 def test_a_refused_alternative_is_shown_with_its_report():
-    strict = exercise(alternatives={"in float64": lambda x: 2 * x.double(), "sum": add_itself})
+    strict = exercise(alternatives=(("in float64", lambda x: 2 * x.double()), ("sum", add_itself)))
     (fault,) = faults(strict)
     assert fault.startswith("97.1: alternative 'in float64' earns 0%")
     assert "dtype float64; expected float32" in fault
@@ -134,7 +138,35 @@ def test_missing_and_short_ladders_are_named():
 def course(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "of_chapter", lambda chapter: (DOUBLE,))
     write_lesson(tmp_path)
+    key = tmp_path / data_files.DATA / "97.1.key"
+    key.parent.mkdir(parents=True)
+    key.write_bytes(data_files.recorded(DOUBLE))
     return tmp_path
+
+
+def test_fresh_seeds_are_printed_and_can_be_given_again(course):
+    lines: list[str] = []
+    selftest((CHAPTER,), lines.append, course)
+    seeds = [int(seed) for seed in re.search(r"--seeds ([\d ]+)\)", lines[0])[1].split()]
+    assert len(seeds) == module.FRESH_SEEDS == len(set(seeds))
+    again: list[str] = []
+    selftest((CHAPTER,), again.append, course, seeds)
+    assert again == lines
+
+
+def test_a_recorded_key_that_is_not_what_would_be_recorded_is_named(course):
+    (course / data_files.DATA / "97.1.key").write_bytes(data_files.recorded(exercise(points=5)))
+    lines: list[str] = []
+    assert not selftest((CHAPTER,), lines.append, course)
+    assert any("97.1: its recorded key is out of date" in line for line in lines)
+
+
+def test_other_parameters_in_the_lesson_are_named():
+    def other(y):
+        return 2 * y
+
+    (fault,) = faults(DOUBLE, solution=other)
+    assert fault == "97.1: the exercise names the parameters ('x',), the lesson has ('y',)"
 
 
 def test_table_ends_in_a_verdict(course):
@@ -156,7 +188,7 @@ def test_command_line_says_it_by_exit_code(monkeypatch):
     from grader import cli as command
 
     for holds, code in ((True, 0), (False, 1)):
-        monkeypatch.setattr(module, "selftest", lambda names, holds=holds: holds)
+        monkeypatch.setattr(module, "selftest", lambda names, seeds, holds=holds: holds)
         assert command.main(["selftest", "97"]) == code
 
 

@@ -39,7 +39,6 @@ def graded(jail, chapter: str, answers: dict[str, str]):
     return grade_notebook(jail, aligned.notebook, aligned.notes, seed=11)
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_right_answers_get_full_marks_in_every_chapter(jail, chapter):
     perfect = graded(jail, chapter, invent.perfect(chapter))
@@ -50,7 +49,6 @@ def test_right_answers_get_full_marks_in_every_chapter(jail, chapter):
     nbformat.validate(perfect.notebook)
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_a_blank_notebook_gets_nothing_in_every_chapter(jail, chapter):
     blank = graded(jail, chapter, {})

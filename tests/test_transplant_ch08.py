@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from grader.authoring.build import ROOT
 from grader.authoring.selftest import namespace
-from grader.exercises.ch07 import torch_state
+from grader.exercises.ch07._common import torch_state
 
 D, H, D_FF, N, B, M, SRC, V_SRC, V_TGT = 24, 4, 40, 3, 3, 6, 9, 31, 37
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from grader.exercises import ch01
+from grader.exercises.ch01 import cosine_similarity, one_hot_lookup, token_embedding
 from transformer_lab.parts import TokenEmbedding
 from transformer_lab.widgets.ch01 import (
     MAP_WORDS,
@@ -17,8 +17,14 @@ from transformer_lab.widgets.ch01 import (
     word_table,
 )
 
-right_lookup = ch01.reference_lookup
-right_cosine = ch01.reference_cosine
+right_lookup = one_hot_lookup.reference
+right_cosine = cosine_similarity.reference
+
+
+def mistakes(module, *names):
+    """Return what these known mistakes of an exercise define."""
+    known = {mistake.name: mistake.symbol for mistake in module.EXERCISE.misconceptions}
+    return [known[name] for name in names]
 
 
 class Stub(torch.nn.Module):
@@ -39,14 +45,16 @@ def test_lookup_of_right_functions(variance, before):
     assert data.before == pytest.approx(before) and data.after == pytest.approx(2 * before)
 
 
-@pytest.mark.parametrize("wrong", [ch01.NoFactor, ch01.Divides, ch01.TimesD, ch01.RootOfV, ch01.AddsRoot])
+@pytest.mark.parametrize(
+    "wrong", mistakes(token_embedding, "no √d", "divided", "times d", "root of V", "adds √d")
+)
 def test_lookup_shows_a_wrong_embedding(wrong):
     good = lookup_data(TokenEmbedding, right_lookup, 5, 4)
     bad = lookup_data(wrong, right_lookup, 5, 4)
     assert not np.allclose(good.row, bad.row, atol=1e-3)
 
 
-@pytest.mark.parametrize("wrong", [ch01.lookup_from_one, ch01.lookup_scaled, ch01.lookup_complement])
+@pytest.mark.parametrize("wrong", mistakes(one_hot_lookup, "from one", "scaled", "inverted"))
 def test_lookup_shows_a_wrong_product(wrong):
     picture = lookup(TokenEmbedding, wrong)
     assert not np.allclose(picture._data.product, picture._data.table[5], atol=1e-3)
@@ -80,7 +88,8 @@ def test_tables(kind, shape):
 
 
 @pytest.mark.parametrize(
-    "wrong", [ch01.cosine_dot, ch01.cosine_columns, ch01.cosine_distance, ch01.cosine_ones_on_diagonal]
+    "wrong",
+    mistakes(cosine_similarity, "dot product", "lengths of columns", "distance", "ones on the diagonal"),
 )
 @pytest.mark.parametrize("kind", ["random", "neighbours"])
 def test_map_shows_a_wrong_cosine(wrong, kind):

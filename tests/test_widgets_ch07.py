@@ -6,18 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from grader.exercises import ch07
+from grader.exercises import get
 from transformer_lab.parts import Decoder, causal_mask
 from transformer_lab.widgets.ch07 import LENGTH, MASKS, leak_data, leak_map
 
 PAIRS = LENGTH * (LENGTH - 1) // 2
 
 
-class LeakyDecoder(ch07.DecoderVariant):
-    """A decoder whose layers forget the target mask."""
-
-    def layer(self, d_model, h, d_ff, norm):
-        return ch07.NoTargetMask(d_model, h, d_ff, norm)
+def mistaken(exercise: str, name: str):
+    return next(wrong.symbol for wrong in get(exercise).misconceptions if wrong.name == name)
 
 
 def test_a_right_decoder_does_not_leak():
@@ -43,9 +40,9 @@ def test_a_transposed_mask_hides_the_past():
 def test_wrong_implementations_give_other_maps():
     right = leak_data(Decoder, causal_mask, "causal", 2)
     for decoder, causal in (
-        (LeakyDecoder, causal_mask),
-        (Decoder, ch07.causal_upper),
-        (Decoder, ch07.causal_all),
+        (mistaken("7.6", "target mask unused"), causal_mask),
+        (Decoder, mistaken("7.2", "upper triangle")),
+        (Decoder, mistaken("7.2", "nothing blocked")),
     ):
         wrong = leak_data(decoder, causal, "causal", 2)
         assert wrong.leaks == PAIRS

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from grader.exercises import ch09 as exercises
+from grader.exercises import get
+from grader.exercises.ch09.train_step import flattened
+from grader.exercises.ch09.translate import reference as reference_translate
 from grader.judging.judge import judge_fresh
 from tests.own_parts import solved_course
 from transformer_lab import parts
@@ -25,7 +27,6 @@ from transformer_lab.translation import (
 from transformer_lab.widgets import ch09, fonts
 
 PNG = b"\x89PNG"
-WRONG = {wrong.name: wrong.symbol for exercise in exercises.EXERCISES for wrong in exercise.misconceptions}
 TINY = Settings(d_model=16, h=2, d_ff=32, N=1, epochs=1, batch_size=20, warmup=10, dropout=0.0)
 
 
@@ -68,8 +69,7 @@ def test_a_mistake_shows_in_the_schedule(name):
 
 
 def exercises_of(number):
-    exercise = next(e for e in exercises.EXERCISES if e.id == number)
-    return {wrong.name: wrong.symbol for wrong in exercise.misconceptions}
+    return {wrong.name: wrong.symbol for wrong in get(number).misconceptions}
 
 
 def test_warmup_draws():
@@ -300,7 +300,7 @@ def test_checkpoints_of_small_budgets_stay_out_of_the_folder():
 
 def test_score_counts_what_the_learners_function_writes(fluent, corpus):
     translator, sentences = fluent
-    good = capstone.score(exercises.reference_translate, translator.model, corpus, sentences)
+    good = capstone.score(reference_translate, translator.model, corpus, sentences)
     assert good.exact == 1.0
     bad = capstone.score(exercises_of("9.4")["last word lost"], translator.model, corpus, sentences)
     assert bad.exact == 0.0 and len(bad.wrong) == 8
@@ -308,7 +308,7 @@ def test_score_counts_what_the_learners_function_writes(fluent, corpus):
 
 def test_own_functions_are_used_when_they_pass():
     said = []
-    own = exercises.step_by_flattening
+    own = flattened
     assert capstone.step_to_use(own, said.append) is own
     assert capstone.step_to_use(todo, said.append) is train_step
     wrong = exercises_of("9.4")["keeps end"]

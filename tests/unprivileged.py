@@ -12,6 +12,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.patience import HANG
+
 NOBODY = 65534
 
 
@@ -25,7 +27,7 @@ def open_scratch() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def as_nobody(command: list[str], scratch: Path, seconds: float = 300.0) -> subprocess.CompletedProcess:
+def as_nobody(command: list[str], scratch: Path, seconds: float = HANG) -> subprocess.CompletedProcess:
     """Run `command` as user 65534 with `scratch` as its home and working copy of nothing else.
 
     A private mount namespace opens the way to the Python installation (it may lie below /root, which others

@@ -6,6 +6,8 @@ from functools import cache
 
 import torch
 
+from transformer_lab.language import _
+
 
 @cache
 def device() -> torch.device:
@@ -21,7 +23,9 @@ def device_report() -> str:
     """Return one sentence that says which device was chosen and why."""
     chosen = device().type
     if chosen == "cuda":
-        return f"Using the GPU {torch.cuda.get_device_name(0)} (cuda)."
+        return _("Using the GPU {cuda} (cuda).").format(cuda=torch.cuda.get_device_name(0))
     if chosen == "mps":
-        return "Using the Apple GPU (mps)."
-    return f"Using the CPU with {torch.get_num_threads()} threads. Every chapter is sized for it."
+        return _("Using the Apple GPU (mps).")
+    return _("Using the CPU with {torch} threads. Every chapter is sized for it.").format(
+        torch=torch.get_num_threads()
+    )

@@ -24,6 +24,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from transformer_lab.language import _
+
 PACKAGE = Path(__file__).resolve().parent
 RECORD = ".releases.json"
 FIRST_CHAPTER = "00_start"
@@ -47,9 +49,11 @@ def find_root(lang: str, start: Path | None = None) -> Path:
         if any(released_files(place / "course" / lang)):
             return place.resolve()
     raise CourseMissing(
-        f"No chapters found in {start / 'course' / lang}.\n"
-        "Start this from the folder you cloned the course into (the one with README.md and course/).\n"
-        "If that is where you are, the notebooks have not been built: run `python -m grader build`."
+        _(
+            "No chapters found in {folder}.\nStart this from the folder you cloned the course "
+            "into (the one with README.md and course/).\nIf that is where you are, the "
+            "notebooks have not been built: run `python -m grader build`."
+        ).format(folder=start / "course" / lang)
     )
 
 
@@ -85,7 +89,7 @@ def _update_file(source: Path, mine: Path, entry: dict[str, str]) -> str | None:
         again = "made_from" in entry
         write_atomically(mine, content)
         entry.update(made_from=released, offered=released)
-        return f"{'added again' if again else 'added'}: {_label(mine)}"
+        return f"{_('added again') if again else 'added'}: {_label(mine)}"
     if released in (entry.get("made_from"), entry.get("offered")):
         return None
     own = _digest(mine.read_bytes())
@@ -97,9 +101,13 @@ def _update_file(source: Path, mine: Path, entry: dict[str, str]) -> str | None:
     entry["offered"] = released
     unchanged = own == entry.get("made_from")
     advice = (
-        "yours is unchanged, so you can delete it and start again" if unchanged else "yours is as you left it"
+        _("yours is unchanged, so you can delete it and start again")
+        if unchanged
+        else _("yours is as you left it")
     )
-    return f"newer release of {_label(mine)}: open '{beside.name}' beside it ({advice})"
+    return _("newer release of {label}: open '{name}' beside it ({advice})").format(
+        label=_label(mine), name=beside.name, advice=advice
+    )
 
 
 def _label(path: Path) -> str:
@@ -146,10 +154,14 @@ def _read_record(work: Path) -> tuple[dict[str, dict[str, str]], list[str]]:
         record = json.loads(path.read_text(encoding="utf-8"))
         if isinstance(record, dict) and all(isinstance(entry, dict) for entry in record.values()):
             return record, []
-        problem = "it does not hold a record"
+        problem = _("it does not hold a record")
     except ValueError as error:
         problem = str(error)
-    return {}, [f"{path} could not be read ({problem}) and was made anew; chapters may be offered once more"]
+    return {}, [
+        _("{path} could not be read ({problem}) and was made anew; chapters may be offered once more").format(
+            path=path, problem=problem
+        )
+    ]
 
 
 def _write_record(work: Path, record: dict[str, dict[str, str]]) -> None:
@@ -193,10 +205,10 @@ def lab_environment() -> dict[str, str]:
 def main(arguments: list[str] | None = None) -> int:
     """Make or complete the learner's copy of the course, then serve it in JupyterLab."""
     parser = argparse.ArgumentParser(prog="python -m transformer_lab.lab", description=main.__doc__)
-    parser.add_argument("--lang", default="en", help="edition of the course (default: en)")
-    parser.add_argument("--no-browser", action="store_true", help="print the address, open no browser")
-    parser.add_argument("--port", type=int, help="port to serve on (default: 8888 or the next free one)")
-    parser.add_argument("--copy-only", action="store_true", help="make or complete the copy, then stop")
+    parser.add_argument("--lang", default="en", help=_("edition of the course (default: en)"))
+    parser.add_argument("--no-browser", action="store_true", help=_("print the address, open no browser"))
+    parser.add_argument("--port", type=int, help=_("port to serve on (default: 8888 or the next free one)"))
+    parser.add_argument("--copy-only", action="store_true", help=_("make or complete the copy, then stop"))
     options = parser.parse_args(arguments)
     try:
         root = find_root(options.lang)
@@ -205,11 +217,11 @@ def main(arguments: list[str] | None = None) -> int:
     except (CourseMissing, OSError) as problem:
         print(f"transformer_lab.lab: {problem}", file=sys.stderr)
         return 1
-    print(f"Your copy of the course: {work}")
-    print("".join(f"  {line}\n" for line in lines) or "  nothing new\n", end="", flush=True)
+    print(_("Your copy of the course: {work}").format(work=work))
+    print("".join(f"  {line}\n" for line in lines) or _("  nothing new\n"), end="", flush=True)
     if options.copy_only:
         return 0
-    print("Starting JupyterLab. Save your notebooks, then stop it with Ctrl-C here.", flush=True)
+    print(_("Starting JupyterLab. Save your notebooks, then stop it with Ctrl-C here."), flush=True)
     return _serve(work, lab_command(work, not options.no_browser, options.port))
 
 

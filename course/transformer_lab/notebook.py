@@ -7,6 +7,8 @@ import re
 import sys
 from collections.abc import Iterator
 
+from transformer_lab.language import _
+
 
 def in_notebook() -> bool:
     """Say whether this code runs in IPython (a notebook or its console), which can show HTML."""
@@ -26,4 +28,4 @@ def unfinished() -> Iterator[None]:
         todo = re.fullmatch(r"TODO (\d+\.\d+)", str(stub))
         if not todo:
             raise
-        print(f"Finish TODO {todo[1]} first, then run this cell again.")
+        print(_("Finish TODO {todo} first, then run this cell again.").format(todo=todo[1]))

@@ -239,12 +239,13 @@ def build(
         _write(path, data)
     data_files.remove_stale(root)
     for chapter in select(names, root):
-        say(f"{chapter}: executing and releasing")
-        for path, data in chapter_files(chapter, root, prose_only).items():
+        for path, data in chapter_files(chapter, root, prose_only, say).items():
             _write(path, data)
 
 
-def chapter_files(chapter: str, root: Path, prose_only: bool = False) -> dict[Path, bytes]:
+def chapter_files(
+    chapter: str, root: Path, prose_only: bool = False, say: Callable[[str], None] = print
+) -> dict[Path, bytes]:
     """Return {path: bytes} of the two notebooks of a chapter.
 
     prose_only: take outputs from the stored notebook when its code is the same, else execute.
@@ -254,7 +255,10 @@ def chapter_files(chapter: str, root: Path, prose_only: bool = False) -> dict[Pa
     exercises = of_chapter(chapter)
     notebook = lesson_notebook(lesson, exercises)
     released = release(lesson, notebook, chapter)
-    if not (prose_only and _take_outputs(notebook, built)):
+    if prose_only and _take_outputs(notebook, built):
+        say(f"{chapter}: the code is the same, so its stored outputs stay")
+    else:
+        say(f"{chapter}: running the lesson's code")
         # Run in a folder of its own: what a lesson writes must not land among the sources.
         with tempfile.TemporaryDirectory() as scratch:
             notebook = execute(notebook, Path(scratch))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import tomllib
@@ -13,6 +14,7 @@ from typing import Any
 
 import torch
 
+from grader.authoring.sources import fingerprint
 from grader.errors import UserMistake
 from grader.exercises import by_id, get, of_chapter
 from grader.exercises.model import Exercise
@@ -25,6 +27,7 @@ RECORDED_SEED = 0
 DATA = Path("course/transformer_lab/checking/stored/data")
 # Recorded numbers may differ in their last bits from one processor to another; more is a real change.
 SAME = 1e-4
+MADE_FROM = "made_from.json"  # by exercise: hashes of its sources and of its key
 FEW = 8  # fewer exercises than this are done sooner than other processes have imported torch
 
 
@@ -33,14 +36,38 @@ class BadQuestion(UserMistake, ValueError):
 
 
 def data_files(root: Path, chapters: Iterable[str] | None = None) -> dict[Path, bytes]:
-    """Return {path: content} of every data file; with `chapters`, of these chapters' keys only."""
+    """Return {path: content} of every data file; with `chapters`, of these chapters' keys only.
+
+    A key that is there and whose sources have not changed since is not recorded anew.
+    """
     exercises = by_id().values() if chapters is None else [e for name in chapters for e in of_chapter(name)]
-    files = {root / DATA / f"{name}.key": data for name, data in _all_recorded([e.id for e in exercises])}
+    known = _made_from(root)
+    wanted = [e.id for e in exercises if not _up_to_date(root, e, known)]
+    files = {root / DATA / f"{name}.key": data for name, data in _all_recorded(wanted)}
+    known |= {name: _mark(by_id()[name], files[root / DATA / f"{name}.key"]) for name in wanted}
+    known = {name: known[name] for name in by_id() if name in known}
     todos = {todo: exercise.id for exercise in by_id().values() for todo in exercise.todos}
+    files[root / DATA / MADE_FROM] = _json(known)
     files[root / DATA / INDEX] = _json(todos)
     files[root / DATA / SENTENCES] = _json(all_sentences())
-    files[root / DATA / QUESTIONS] = _json(_all_questions(root))
+    files[root / DATA / QUESTIONS] = _json(all_questions(root))
     return files
+
+
+def _made_from(root: Path) -> dict[str, dict[str, str]]:
+    path = root / DATA / MADE_FROM
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def _mark(exercise: Exercise, data: bytes) -> dict[str, str]:
+    """Return what an exercise's key was made from, and a hash of the key, which nobody edits by hand."""
+    sources = fingerprint([exercise.reference.__module__, exercise.answer.__module__, draw_key.__module__])
+    return {"sources": sources, "key": hashlib.sha256(data).hexdigest()[:16]}
+
+
+def _up_to_date(root: Path, exercise: Exercise, known: dict[str, dict[str, str]]) -> bool:
+    path = root / DATA / f"{exercise.id}.key"
+    return path.is_file() and known.get(exercise.id) == _mark(exercise, path.read_bytes())
 
 
 def _all_recorded(ids: list[str]) -> Iterator[tuple[str, bytes]]:
@@ -65,10 +92,11 @@ def recorded(exercise: Exercise) -> bytes:
 
 def all_sentences() -> dict[str, Any]:
     """Return {exercise: what a learner reads of it}. Raises BadExercise when a TODO has no hints."""
-    return {exercise.id: _sentences(exercise) for exercise in by_id().values()}
+    return {exercise.id: sentences_of(exercise) for exercise in by_id().values()}
 
 
-def _sentences(exercise: Exercise) -> dict[str, Any]:
+def sentences_of(exercise: Exercise) -> dict[str, Any]:
+    """Return what a learner reads of one exercise. Raises BadExercise when a TODO has no hints."""
     for todo in exercise.todos:
         if todo not in exercise.hints:
             raise BadExercise(f"{exercise.id}: TODO {todo} has no hints")
@@ -92,10 +120,19 @@ def _leftover(root: Path) -> list[Path]:
 
 
 def stale_files(root: Path) -> list[Path]:
-    """Return the data files that differ from what would be built, beyond rounding, and leftovers."""
+    """Return the data files that differ from what would be built, beyond rounding, and leftovers.
+
+    Keys whose sources and content are those of the last build are believed; the self-test records them anew.
+    """
     fresh = data_files(root)
     changed = [path for path, data in fresh.items() if not path.is_file() or not _alike(path, data)]
     return changed + _leftover(root)
+
+
+def is_recorded(exercise: Exercise, data: bytes, root: Path) -> bool:
+    """Say whether `data` is, but for rounding, the key that is stored for an exercise."""
+    path = root / DATA / f"{exercise.id}.key"
+    return path.is_file() and _alike(path, data)
 
 
 def _alike(path: Path, data: bytes) -> bool:
@@ -125,7 +162,8 @@ def _json(tree: Any) -> bytes:
     return (json.dumps(tree, ensure_ascii=False, indent=1) + "\n").encode()
 
 
-def _all_questions(root: Path) -> dict[str, Any]:
+def all_questions(root: Path) -> dict[str, Any]:
+    """Return every chapter's review questions by name. Raises BadQuestion."""
     questions: dict[str, Any] = {}
     for path in sorted((root / "solutions").glob("*/questions.toml")):
         try:

@@ -5,22 +5,25 @@ from __future__ import annotations
 import inspect
 import linecache
 import math
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from grader.authoring.build import ROOT, select
-from grader.authoring.data_files import RECORDED_SEED
+from grader.authoring.data_files import RECORDED_SEED, is_recorded
 from grader.authoring.lesson import Cell, read_lesson, without_solutions
 from grader.exercises import of_chapter
-from grader.exercises.model import Exercise
+from grader.exercises.edits import defined_by
+from grader.exercises.model import Exercise, Mistake
 from grader.judging.judge import new_seed
 from grader.judging.keys import draw_key
 from transformer_lab.checking.judging.compare import error_ratio
 from transformer_lab.checking.judging.key import AnswerKey, judge
 from transformer_lab.checking.judging.report import Report
 from transformer_lab.checking.probes.core import Case, Observation, observe
+from transformer_lab.checking.stored.recorded import record
 
 FRESH_SEEDS = 2
 MARGIN = 20.0  # the nearest mistake must be at least this many tolerances away
@@ -107,13 +110,14 @@ def chapter_results(
     lesson = root / "solutions" / chapter / f"{chapter}.py"
     solutions, stubs = namespace(lesson), namespace(lesson, stubs=True)
     for exercise in exercises:
-        result = test_exercise(exercise, solutions[exercise.symbol], stubs[exercise.symbol], seeds)
+        symbol = exercise.symbol
+        result = test_exercise(exercise, solutions[symbol], stubs[symbol], seeds, root, solutions)
         say(result.line())
         yield result
 
 
 class Memory:
-    """`observe`, remembered: judging, naming and measuring a mistake look at the same cases again and again."""
+    """`observe`, remembered: judging, naming and measuring look at the same cases again and again."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[int, int], tuple[Any, Case, Observation]] = {}
@@ -125,10 +129,25 @@ class Memory:
         return self._seen[key][2]
 
 
-def test_exercise(exercise: Exercise, solution: Any, stub: Any, seeds: Sequence[int]) -> Result:
-    """Judge the solution, the stub, every misconception and every alternative on recorded and fresh keys."""
+def test_exercise(
+    exercise: Exercise,
+    solution: Any,
+    stub: Any,
+    seeds: Sequence[int],
+    root: Path | None = None,
+    notebook: Mapping[str, Any] | None = None,
+) -> Result:
+    """Judge the solution, the stub, every misconception and every alternative on recorded and fresh keys.
+
+    root: where the recorded key lies that must be the same; not looked at when None.
+    notebook: the names that a learner's cell knows, in which mistakes are run once more as cells.
+    """
     result, look = Result(exercise), Memory()
-    keys = [draw_key(exercise, seed, look) for seed in (RECORDED_SEED, *seeds)]
+    # The recorded key's mistakes are looked at twice, the second time as cells of the notebook: one that
+    # comes out otherwise each time, or that uses what a learner's notebook does not know, is found.
+    keys = [draw_key(exercise, RECORDED_SEED), *(draw_key(exercise, seed, look) for seed in seeds)]
+    if root is not None and not is_recorded(exercise, record(keys[0]), root):
+        result.faults.append(f"{exercise.id}: its recorded key is out of date; run `python -m grader build`")
     _test_interface(exercise, solution, result)
     result.solution = min(_share(key, solution, result, look) for key in keys)
     if result.solution < 1:
@@ -139,7 +158,7 @@ def test_exercise(exercise: Exercise, solution: Any, stub: Any, seeds: Sequence[
     if result.stub > 0:
         result.faults.append(f"{exercise.id}: the stub earns {result.stub:.0%}")
     for wrong in exercise.misconceptions:
-        _test_wrong(exercise, wrong.name, wrong.symbol, keys, result, look)
+        _test_wrong(exercise, wrong, keys, result, look, notebook)
     for name, symbol in ({"the exercise's own answer": exercise.answer} | exercise.other_answers).items():
         share = min(_share(key, symbol, result, look) for key in keys)
         result.accepted += share == 1
@@ -174,10 +193,24 @@ def _share(key: AnswerKey, symbol: Any, result: Result, look: Memory) -> float:
 
 
 def _test_wrong(
-    exercise: Exercise, name: str, symbol: Any, keys: list[AnswerKey], result: Result, look: Memory
+    exercise: Exercise,
+    wrong: Mistake,
+    keys: list[AnswerKey],
+    result: Result,
+    look: Memory,
+    notebook: Mapping[str, Any] | None,
 ) -> None:
-    named = True
+    named, name = True, wrong.name
+    typed = wrong.symbol
+    if notebook is not None and wrong.source:
+        typed = defined_by(wrong.source, exercise.symbol, notebook, f"{exercise.id}, mistake {name!r}")
     for key in keys:
+        symbol = typed if key is keys[0] else wrong.symbol
+        if (lost := _lost_import(key, symbol, look)) is not None:
+            result.faults.append(
+                f"{exercise.id}: misconception {name!r} fails for want of {lost}: the file must import it, "
+                "with a comment that keeps it (# noqa: F401), and the lesson's setup too"
+            )
         report = _judge(key, symbol, look)
         diagnosed = report.diagnosis[0] if report.diagnosis else None
         if report.passed or diagnosed != name:
@@ -187,10 +220,20 @@ def _test_wrong(
             break
         result.margin = min(result.margin, largest_error(key, symbol, look))
     result.named += named
-    if result.margin < MARGIN and named and largest_error(keys[0], symbol, look) < MARGIN:
+    if result.margin < MARGIN and named and largest_error(keys[0], typed, look) < MARGIN:
         result.faults.append(
             f"{exercise.id}: misconception {name!r} is only {result.margin:.1f} tolerances away"
         )
+
+
+_IMPORTED = ("torch", "F", "nn", "math", "Tensor")
+
+
+def _lost_import(key: AnswerKey, symbol: Any, look: Memory) -> str | None:
+    """Return the name of an import whose absence is all that makes a mistake fail."""
+    problem = look(symbol, key.rows[-1].cases[0].case).problem
+    found = re.match(r"NameError: name '(\w+)'", problem.error) if problem else None
+    return found[1] if found and found[1] in _IMPORTED else None
 
 
 def largest_error(key: AnswerKey, symbol: Any, look: Memory, only_values: bool = False) -> float:

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 
-from grader.grading.job import grade_bytes, warm_jail
+from grader.grading.job import Job, Outcome, grade, grade_elsewhere, warm_jail
 
-Task = Callable[[], tuple]  # reads a submission and returns grade_bytes's arguments
-Outcome = tuple[str, str | BaseException]  # a student, and the result as JSON or why the grader has none
+Read = Callable[[], Job]  # reads a submission and says how to grade it
+Result = tuple[str, Outcome | BaseException]  # a student, and the outcome or why the grader has none
 TRIES = 3
 
 
@@ -31,16 +31,16 @@ def _start_worker() -> None:
     torch.set_num_threads(1)
 
 
-def on_this_machine(tasks: dict[str, Task], workers: int, isolated: bool = True) -> Iterator[Outcome]:
+def on_this_machine(jobs: dict[str, Read], workers: int, isolated: bool = True) -> Iterator[Result]:
     """Grade on this machine's cores.
 
     The workers start at this call, not at the first result. They are forked where that is safe, so that torch
     is imported once and one jail serves them all. A submission whose worker dies is tried once more, alone.
     """
-    if workers == 1 or len(tasks) < 2:
-        return _in_this_process(tasks)
+    if workers == 1 or len(jobs) < 2:
+        return _in_this_process(jobs)
     warm_jail(isolated)
-    return _in_a_pool(_new_pool(workers), dict(tasks), workers)
+    return _in_a_pool(_new_pool(workers), dict(jobs), workers)
 
 
 def _new_pool(workers: int) -> ProcessPoolExecutor:
@@ -51,17 +51,17 @@ def _new_pool(workers: int) -> ProcessPoolExecutor:
     return pool
 
 
-def _in_this_process(tasks: dict[str, Task]) -> Iterator[Outcome]:
+def _in_this_process(jobs: dict[str, Read]) -> Iterator[Result]:
     """The jail stays warm afterwards: formgrader's next single submission is graded at once."""
-    for student, task in tasks.items():
+    for student, read in jobs.items():
         try:
-            outcome = grade_bytes(*task())
+            outcome: Outcome | BaseException = grade(read())
         except Exception as error:  # told to whoever asked; the next submission is graded all the same
             outcome = error
         yield student, outcome
 
 
-def _in_a_pool(pool: ProcessPoolExecutor, waiting: dict[str, Task], workers: int) -> Iterator[Outcome]:
+def _in_a_pool(pool: ProcessPoolExecutor, waiting: dict[str, Read], workers: int) -> Iterator[Result]:
     while waiting:
         running: dict[Future, str] = {}
         try:
@@ -79,13 +79,13 @@ def _in_a_pool(pool: ProcessPoolExecutor, waiting: dict[str, Task], workers: int
 
 
 def _drain(
-    pool: ProcessPoolExecutor, waiting: dict[str, Task], running: dict[Future, str], workers: int
-) -> Iterator[Outcome]:
+    pool: ProcessPoolExecutor, waiting: dict[str, Read], running: dict[Future, str], workers: int
+) -> Iterator[Result]:
     """Keep every worker busy while holding only a few submissions in memory. Raises BrokenProcessPool."""
     students = iter(list(waiting))
     while True:
         while len(running) < 2 * workers and (student := next(students, None)) is not None:
-            running[pool.submit(grade_bytes, *waiting[student]())] = student
+            running[pool.submit(grade_elsewhere, waiting[student]())] = student
         if not running:
             return
         done, _ = wait(running, return_when=FIRST_COMPLETED)
@@ -93,13 +93,13 @@ def _drain(
             error = future.exception()
             if isinstance(error, BrokenProcessPool):
                 raise error
-            yield running.pop(future), error or future.result()
+            yield running.pop(future), error or Outcome.from_json(future.result())
 
 
-def _alone(task: Task) -> str | BaseException:
+def _alone(read: Read) -> Outcome | BaseException:
     with _new_pool(1) as pool:
-        future = pool.submit(grade_bytes, *task())
-        return future.exception() or future.result()
+        future = pool.submit(grade_elsewhere, read())
+        return future.exception() or Outcome.from_json(future.result())
 
 
 def _end_now(pool: ProcessPoolExecutor) -> None:
@@ -110,7 +110,7 @@ def _end_now(pool: ProcessPoolExecutor) -> None:
             process.kill()
 
 
-def on_dask(tasks: dict[str, Task], address: str) -> Iterator[Outcome]:
+def on_dask(jobs: dict[str, Read], address: str) -> Iterator[Result]:
     """Grade on the workers of a Dask scheduler. A submission whose worker is lost is tried on another.
 
     Workers need a copy of this repository and its environment, and share nothing else with this machine.
@@ -119,7 +119,7 @@ def on_dask(tasks: dict[str, Task], address: str) -> Iterator[Outcome]:
     from distributed import Client, as_completed
 
     with Client(address) as client:
-        students = iter(list(tasks))
+        students = iter(list(jobs))
         window = 4 * max(1, len(client.scheduler_info(n_workers=-1)["workers"]))
         names: dict[str, str] = {}
 
@@ -127,13 +127,13 @@ def on_dask(tasks: dict[str, Task], address: str) -> Iterator[Outcome]:
             student = next(students, None)
             if student is None:
                 return None
-            future = client.submit(grade_bytes, *tasks[student](), pure=False, retries=TRIES)
+            future = client.submit(grade_elsewhere, jobs[student](), pure=False, retries=TRIES)
             names[future.key] = student
             return future
 
         pending = as_completed([f for f in (submit_next() for _ in range(window)) if f is not None])
         for future in pending:
-            yield names.pop(future.key), future.exception() or future.result()
+            yield names.pop(future.key), future.exception() or Outcome.from_json(future.result())
             future.release()
             if (more := submit_next()) is not None:
                 pending.add(more)

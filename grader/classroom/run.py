@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
-import json
 import os
 import shutil
 import statistics
@@ -29,7 +28,7 @@ from grader.classroom.gradebook import GradebookWriter
 from grader.classroom.records import Records, new_run
 from grader.errors import UnknownName, UserMistake
 from grader.grading import intake
-from grader.grading.job import NotIsolated
+from grader.grading.job import Job, NotIsolated, Outcome
 from grader.jail import Limits, isolation_problem
 from grader.judging.fingerprint import exercises_hash
 from grader.judging.judge import new_seed
@@ -102,14 +101,14 @@ def run(
         say(f"Left out: the folder {name} has a name that can be no student's id.")
     records = Records(course.root, chapter)
     this_run = _this_run(records, chapter, seed, release, resume, isolated)
-    tasks, submissions = _tasks(course, chapter, chosen, release, this_run, records, limits)
-    summary = Summary(chapter, skipped=len(chosen) - len(tasks))
+    jobs, submissions = _jobs(course, chapter, chosen, release, this_run, records, limits)
+    summary = Summary(chapter, skipped=len(chosen) - len(jobs))
     start = time.monotonic()
     if scheduler:
-        outcomes = pool.on_dask(tasks, scheduler)
+        outcomes = pool.on_dask(jobs, scheduler)
     else:
-        outcomes = pool.on_this_machine(tasks, workers or cores(), isolated)
-    bar = tqdm(total=len(tasks), desc=chapter, unit="submission", disable=quiet or not tasks)
+        outcomes = pool.on_this_machine(jobs, workers or cores(), isolated)
+    bar = tqdm(total=len(jobs), desc=chapter, unit="submission", disable=quiet or not jobs)
     with _writer(course, chapter, release) as writer, bar:
         for student, outcome in outcomes:
             bar.update()
@@ -119,7 +118,7 @@ def run(
             if isinstance(outcome, BaseException):
                 summary.failed[student] = f"{type(outcome).__name__}: {outcome}"
                 continue
-            record = _write(course, writer, found, chapter, json.loads(outcome), this_run, create)
+            record = _write(course, writer, found, chapter, outcome, this_run, create)
             records.append(record)
             summary.graded.append(record)
     summary.graded.sort(key=lambda record: record["student"])
@@ -166,7 +165,7 @@ def _this_run(
     return begun
 
 
-def _tasks(
+def _jobs(
     course: Course,
     chapter: str,
     chosen: list[str],
@@ -175,15 +174,23 @@ def _tasks(
     records: Records,
     limits: Limits | None,
 ) -> tuple[dict, dict]:
-    """Return {student: reads the submission and gives grade_bytes's arguments} and what was read so far."""
+    """Return {student: reads the submission and says how to grade it} and what was read so far."""
     done = records.latest(this_run["run"])
     submissions: dict[str, intake.Submission] = {}
 
-    def task(student: str) -> Callable[[], tuple]:
-        def read() -> tuple:
+    def reader(student: str) -> pool.Read:
+        def read() -> Job:
             found = submissions[student] = intake.read_submission(course.submitted(), student, chapter)
-            how = (release, this_run["seed"], limits, this_run["isolated"], (chapter, this_run["exercises"]))
-            return found.data, found.notes, *how
+            return Job(
+                found.data,
+                tuple(found.notes),
+                release,
+                this_run["seed"],
+                chapter,
+                this_run["exercises"],
+                limits,
+                this_run["isolated"],
+            )
 
         return read
 
@@ -196,7 +203,7 @@ def _tasks(
             if finished["submission"] == now:
                 continue
         left.append(student)
-    return {student: task(student) for student in left}, submissions
+    return {student: reader(student) for student in left}, submissions
 
 
 def _write(
@@ -204,15 +211,15 @@ def _write(
     writer: GradebookWriter,
     found: intake.Submission,
     chapter: str,
-    outcome: dict,
+    outcome: Outcome,
     this_run: dict,
     create: bool,
 ) -> dict:
     """Write one submission's notebook and marks; return its record."""
-    notebook = nbformat.reads(outcome["notebook"], as_version=4)
+    notebook = nbformat.reads(outcome.notebook, as_version=4)
     folder = course.folder("autograded", found.student, chapter)
-    _write_folder(folder, chapter, outcome["notebook"], found.timestamp)
-    late = writer.write(found.student, found.timestamp, outcome["marks"], notebook, create)
+    _write_folder(folder, chapter, outcome.notebook, found.timestamp)
+    late = writer.write(found.student, found.timestamp, outcome.marks, notebook, create)
     keys = ("marks", "points", "reports", "notes", "seconds", "peak_bytes")
     return {
         "kind": "mark",
@@ -221,9 +228,9 @@ def _write(
         "submission": found.sha256,
         "timestamp": found.timestamp,
         "late_seconds": late,
-        "score": round(sum(outcome["marks"].values()), 2),
-        "max": sum(outcome["points"].values()),
-        **{key: outcome[key] for key in keys},
+        "score": round(sum(outcome.marks.values()), 2),
+        "max": sum(outcome.points.values()),
+        **{key: getattr(outcome, key) for key in keys},
     }
 
 
@@ -260,15 +267,15 @@ def regrade(
     chosen = _choose(sorted(recorded), students, chapter)
     now = exercises_hash(chapter, release)
     submissions = {s: intake.read_submission(course.submitted(), s, chapter) for s in chosen}
-    tasks = {
-        s: (lambda s=s: (submissions[s].data, submissions[s].notes, release, recorded[s]["seed"], None, True))
+    jobs: dict[str, pool.Read] = {
+        s: (lambda s=s: Job(submissions[s].data, tuple(submissions[s].notes), release, recorded[s]["seed"]))
         for s in chosen
     }
     with _writer(course, chapter, release) as writer:
         in_book = writer.marks(chosen)
     differences = []
-    bar = tqdm(total=len(tasks), desc=f"{chapter} again", unit="submission", disable=quiet or not tasks)
-    with bar, contextlib.closing(pool.on_this_machine(tasks, cores())) as outcomes:
+    bar = tqdm(total=len(jobs), desc=f"{chapter} again", unit="submission", disable=quiet or not jobs)
+    with bar, contextlib.closing(pool.on_this_machine(jobs, cores())) as outcomes:
         for student, outcome in outcomes:
             record = recorded[student]
             if isinstance(outcome, BaseException):
@@ -276,7 +283,7 @@ def regrade(
                 continue
             differences += _compare(
                 record,
-                json.loads(outcome)["marks"],
+                outcome.marks,
                 in_book.get(student, {}),
                 now,
                 submissions[student].sha256,

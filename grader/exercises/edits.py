@@ -13,6 +13,7 @@ import linecache
 import re
 import sys
 import textwrap
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,10 +85,15 @@ def as_cell(mistake: Change | Whole, answer: Any, symbol: str, where: str) -> st
     return text
 
 
-def defined_by(cell: str, symbol: str, answer: Any, where: str) -> Any:
-    """Run a cell where the names of `answer`'s file are known and return what it defines. Raises BadEdit."""
+def names_beside(symbol: Any) -> dict[str, Any]:
+    """Return the names that are known in the file of a class or function."""
+    return vars(sys.modules[symbol.__module__])
+
+
+def defined_by(cell: str, symbol: str, known: Mapping[str, Any], where: str) -> Any:
+    """Run a cell where the names in `known` are known and return what it defines. Raises BadEdit."""
     filename = f"<{where}>"
-    names = dict(vars(sys.modules[answer.__module__])) | {"__name__": "__main__"}  # as in a notebook
+    names = dict(known) | {"__name__": "__main__"}  # as in a notebook
     linecache.cache[filename] = (len(cell), None, cell.splitlines(True), filename)
     try:
         exec(compile(cell, filename, "exec"), names)

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from grader.exercises.draw import Draw
-from grader.exercises.edits import Change, Whole, as_cell, defined_by
+from grader.exercises.edits import Change, Whole, as_cell, defined_by, names_beside
 from transformer_lab.checking.judging.compare import Tolerance
 from transformer_lab.checking.probes.core import Case
 
@@ -80,7 +80,9 @@ class Exercise:
     def _mistake(self, one: Change | Whole) -> Mistake:
         where = f"{self.id}, mistake {one.name!r}"
         cell = as_cell(one, self.answer, self.symbol, where)
-        return Mistake(one.name, one.says, cell, defined_by(cell, self.symbol, self.answer, where))
+        return Mistake(
+            one.name, one.says, cell, defined_by(cell, self.symbol, names_beside(self.answer), where)
+        )
 
     @cached_property
     def other_answers(self) -> dict[str, Any]:

@@ -280,8 +280,10 @@ def _note_changed_tests(notebook: NotebookNode, cells: list[Cell], notes: list[s
 
 def _anchors(notebook: NotebookNode, cells: list[Cell], taken: dict[int, int]) -> list[tuple[int, int]]:
     """Return (release cell it follows or -1, submission cell) for each code cell of the learner's own."""
-    by_id = {c.get("id"): at for at, c in enumerate(notebook.cells) if c.get("id")}
-    by_grade_id = {_name(c): at for at, c in enumerate(notebook.cells) if role(c) in ("answer", "test")}
+    by_id: dict[str | None, int] = {c.get("id"): at for at, c in enumerate(notebook.cells) if c.get("id")}
+    by_grade_id: dict[str | None, int] = {
+        _name(c): at for at, c in enumerate(notebook.cells) if role(c) in ("answer", "test")
+    }
     by_source = {c.source.strip(): at for at, c in enumerate(notebook.cells)}
     anchors, last = [], -1
     for i, own in enumerate(cells):

@@ -1,4 +1,4 @@
-"""Grade one submission: bytes in, JSON out. The same function runs here, in a pool and on a Dask worker.
+"""Grade one submission: a Job in, an Outcome out. The same runs here, in a pool and on a Dask worker.
 
 It needs no shared disk, no gradebook and nothing from an earlier call; each process keeps one warm jail.
 """
@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from functools import lru_cache
+from typing import Any
 
 import nbformat
 
@@ -35,46 +37,83 @@ class OtherExercises(UserMistake):
         return "A worker has another version of the course than this machine. Bring both to the same."
 
 
-def grade_bytes(
-    data: bytes | None,
-    notes: list[str],
-    release: bytes,
-    seed: int,
-    limits: Limits | None = None,
-    isolated: bool = True,
-    exercises: tuple[str, str] | None = None,
-) -> str:
-    """Return what `result` describes, as JSON text.
+@dataclass(frozen=True)
+class Job:
+    """One submission and how it is to be graded; it can be sent to another machine.
 
-    data: the submitted file, None when there is none; notes: what is known about it already.
+    submission: the submitted file, None when there is none; notes: what is known about it already.
     release: the released notebook; seed: draws the judge's cases.
     isolated=False runs learners' code WITHOUT a jail (no file or network protection at all).
-    exercises: the chapter and the hash of what decides its marks, which must be the same here.
+    exercises: the hash of what decides the chapter's marks, which must be the same where it is graded; not
+        compared when it is empty.
+    """
+
+    submission: bytes | None
+    notes: tuple[str, ...]
+    release: bytes
+    seed: int
+    chapter: str = ""
+    exercises: str = ""
+    limits: Limits | None = None
+    isolated: bool = True
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What grading one submission gave.
+
+    marks, points, reports: by the test cell's grade_id. notebook: the graded one, as text.
+    seconds, peak_bytes: what it cost.
+    """
+
+    marks: dict[str, float]
+    points: dict[str, float]
+    reports: dict[str, dict[str, Any]]
+    notes: list[str]
+    notebook: str
+    seconds: float
+    peak_bytes: int
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> Outcome:
+        return Outcome(**json.loads(text))
+
+
+def grade(job: Job) -> Outcome:
+    """Grade a submission.
+
     Raises NotIsolated, OtherExercises or JailError, never anything for what a submission does.
     """
-    if exercises and _exercises_here(exercises[0], release) != exercises[1]:
+    if job.exercises and _exercises_here(job.chapter, job.release) != job.exercises:
         raise OtherExercises
     with _lock:
-        aligned = align(data, _release(release))
-        graded = _try_twice(
-            lambda: grade_notebook(
-                warm_jail(isolated), aligned.notebook, [*notes, *aligned.notes], seed, limits
+        aligned = align(job.submission, _release(job.release))
+        notes = [*job.notes, *aligned.notes]
+        return _outcome(
+            _try_twice(
+                lambda: grade_notebook(warm_jail(job.isolated), aligned.notebook, notes, job.seed, job.limits)
             )
         )
-    return json.dumps(result(graded))
 
 
-def result(graded: Graded) -> dict:
-    """Return the outcome as plain data: marks, reports, notes, the graded notebook, what it cost."""
-    return {
-        "marks": {verdict.grade_id: verdict.score for verdict in graded.verdicts},
-        "points": {verdict.grade_id: verdict.points for verdict in graded.verdicts},
-        "reports": {verdict.grade_id: verdict.report.tree() for verdict in graded.verdicts},
-        "notes": graded.notes,
-        "notebook": nbformat.writes(graded.notebook, version=4),
-        "seconds": round(graded.seconds, 3),
-        "peak_bytes": graded.peak_bytes,
-    }
+def grade_elsewhere(job: Job) -> str:
+    """Grade in another process or on another machine: what comes back is JSON, not an object of its own."""
+    return grade(job).to_json()
+
+
+def _outcome(graded: Graded) -> Outcome:
+    return Outcome(
+        marks={verdict.grade_id: verdict.score for verdict in graded.verdicts},
+        points={verdict.grade_id: verdict.points for verdict in graded.verdicts},
+        reports={verdict.grade_id: verdict.report.tree() for verdict in graded.verdicts},
+        notes=graded.notes,
+        notebook=nbformat.writes(graded.notebook),
+        seconds=round(graded.seconds, 3),
+        peak_bytes=graded.peak_bytes,
+    )
 
 
 @lru_cache(maxsize=4)
@@ -87,13 +126,13 @@ def _release(data: bytes) -> nbformat.NotebookNode:
     return nbformat.reads(data.decode(), as_version=4)
 
 
-def _try_twice(grade: Callable[[], Graded]) -> Graded:
+def _try_twice(attempt: Callable[[], Graded]) -> Graded:
     """A jail that broke (its machine killed it, say) is started anew once."""
     try:
-        return grade()
+        return attempt()
     except JailError:
         close_shared_jail()
-        return grade()
+        return attempt()
 
 
 def warm_jail(isolated: bool = True) -> Jail:

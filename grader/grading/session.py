@@ -137,15 +137,15 @@ class Session:
             if self._deaths > self._limits.restarts:
                 raise _OutOfTime(f"not run: the submission's process ended {self._deaths} times before")
             self._prisoner = self._jail.fork(self._limits)
-            self._run_again()
+            self._run_again(self._prisoner)
         return self._prisoner
 
-    def _run_again(self) -> None:
+    def _run_again(self, prisoner: Prisoner) -> None:
         """Bring a fresh process to where the last one was; a cell that fails to come through is left out."""
         for source in list(self._good):
             try:
                 request = {"do": "cell", "source": source}
-                self._prisoner.request(request, seconds=self._at_most(self._limits.cell_seconds))
+                prisoner.request(request, seconds=self._at_most(self._limits.cell_seconds))
             except Killed:
                 self._good.remove(source)
                 self._dismiss()
@@ -242,13 +242,11 @@ def _failed(key: AnswerKey, text: str) -> Report:
 
 def _verdict_output(report: Report) -> NotebookNode:
     data = {"text/plain": str(report), "text/html": report._repr_html_()}
-    return from_dict({"output_type": "display_data", "data": data, "metadata": {}})
+    return NotebookNode(output_type="display_data", data=_node(data), metadata=NotebookNode())
 
 
 def _error_output(name: str, text: str) -> NotebookNode:
-    return from_dict(
-        {"output_type": "error", "ename": name, "evalue": text, "traceback": [f"{name}: {text}"]}
-    )
+    return NotebookNode(output_type="error", ename=name, evalue=text, traceback=[f"{name}: {text}"])
 
 
 def _label(cell: NotebookNode) -> str:
@@ -265,9 +263,7 @@ def clean_observation(blob: bytes) -> Observation:
         if not all(isinstance(name, str) for name in seen.values):
             raise TypeError("a value's name is not text")
         if seen.problem is not None:
-            seen.problem = Problem(
-                *(str(t)[:_TEXT_LIMIT] for t in (seen.problem.kind, seen.problem.text, seen.problem.error))
-            )
+            seen.problem = Problem(*(str(t)[:_TEXT_LIMIT] for t in seen.problem.tree().values()))
     except Exception as error:  # hostile bytes can fail in any way; all of them are one
         text = f"What came back could not be read ({type(error).__name__})."
         return Observation(problem=Problem("unreadable", text, text))
@@ -289,7 +285,7 @@ def clean_outputs(outputs: Any, budget: int) -> tuple[list[NotebookNode], int]:
             kept.append(_stream("stderr", "[More output than is kept; the rest is left out.]\n"))
             return kept, 0
         budget -= size
-        kept.append(from_dict(cleaned))
+        kept.append(_node(cleaned))
     return kept, budget
 
 
@@ -330,8 +326,14 @@ def _text(value: Any) -> str:
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
 
 
+def _node(data: dict) -> NotebookNode:
+    node = from_dict(data)
+    assert isinstance(node, NotebookNode)  # a dict always becomes one
+    return node
+
+
 def _stream(name: str, text: str) -> NotebookNode:
-    return from_dict({"output_type": "stream", "name": name, "text": text})
+    return NotebookNode(output_type="stream", name=name, text=text)
 
 
 def grade_notebook(

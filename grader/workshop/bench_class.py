@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import subprocess
@@ -14,8 +13,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from grader.authoring.build import ROOT
-from grader.errors import UserMistake
-from grader.exercises import of_chapter
 from grader.jail.outside import _descendants, _proportional_bytes
 from grader.workshop import invent
 
@@ -39,7 +36,7 @@ def answers(size: int) -> Iterator[tuple[str, dict[str, str]]]:
         if kind == "blank":
             yield student, {}
         elif kind == "wrong":
-            yield student, _mistaken(number // 6)
+            yield student, invent.mistaken(CHAPTER, number // 6)
         else:
             right = invent.perfect(CHAPTER)
             if kind == "hostile":
@@ -48,23 +45,13 @@ def answers(size: int) -> Iterator[tuple[str, dict[str, str]]]:
             yield student, right
 
 
-def _mistaken(which: int) -> dict[str, str]:
-    """Answers with a misconception each, where it can be written down as a cell; right ones else."""
-    found = invent.perfect(CHAPTER)
-    for exercise in of_chapter(CHAPTER):
-        wrong = exercise.misconceptions[which % len(exercise.misconceptions)]
-        with contextlib.suppress(UserMistake):
-            found[exercise.id] = invent.as_source(exercise, wrong)
-    return found
-
-
 def make_course(root: Path, size: int, jailed: bool) -> None:
     """A course folder with the chapter and the class; `jailed` chooses how nbgrader grades there."""
     for folder in ("course/en", "solutions"):
         (root / folder / CHAPTER).mkdir(parents=True)
         shutil.copy(ROOT / folder / CHAPTER / f"{CHAPTER}.ipynb", root / folder / CHAPTER)
     (root / "nbgrader_config.py").write_text(
-        f"import sys\nfrom pathlib import Path\nsys.path.insert(0, {str(ROOT)!r})\n"
+        "from pathlib import Path\n"
         "from grader.nbgrader_adapter.settings import configure\n"
         f"configure(get_config(), Path({str(root)!r}), jailed={jailed})\n"
     )

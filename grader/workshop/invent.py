@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import ast
-import contextlib
-import inspect
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import nbformat
 from nbformat.notebooknode import NotebookNode
@@ -17,7 +11,6 @@ from grader.authoring.build import ROOT
 from grader.authoring.lesson import BEGIN, END, Cell, read_lesson, without_solutions
 from grader.errors import UserMistake
 from grader.exercises import of_chapter
-from grader.exercises.model import Exercise, Wrong
 
 
 def released(chapter: str, root: Path = ROOT) -> NotebookNode:
@@ -75,66 +68,11 @@ def half(chapter: str, root: Path = ROOT) -> dict[str, str]:
 
 
 def mistaken(chapter: str, which: int = 0) -> dict[str, str]:
-    """Return an answer with a known misconception for every exercise that has one which a cell can hold.
-
-    which: the number of the misconception; those that only exist as objects are passed over.
-    """
-    answers = {}
-    for exercise in of_chapter(chapter):
-        wrongs = exercise.misconceptions
-        for wrong in (wrongs[(which + step) % len(wrongs)] for step in range(len(wrongs))):
-            with contextlib.suppress(UserMistake):  # made by a factory: it has no source of its own
-                answers[exercise.id] = as_source(exercise, wrong)
-                break
-    return answers
-
-
-def as_source(exercise: Exercise, wrong: Wrong) -> str:
-    """Return a cell that defines the exercise's symbol with a misconception, needing no other file."""
-    return standalone(wrong.symbol, exercise.symbol)
-
-
-def standalone(symbol: Any, name: str) -> str:
-    """Return source that defines `symbol`, and all it needs of its module, under `name`.
-
-    Raises UserMistake when it is not a class or function at the top of a module.
-    """
-    module = sys.modules[symbol.__module__]
-    tree = ast.parse(inspect.getsource(module))
-    defined = {key: node for node in tree.body for key in _names(node)}
-    own = getattr(symbol, "__name__", "")
-    if own not in defined:
-        raise UserMistake(f"{own or symbol!r} is not defined at the top of {module.__name__}")
-    needed = _needed(own, defined)
-    kept = [node for node in tree.body if _is_public_import(node) or needed & set(_names(node))]
-    return "\n\n".join([*(ast.unparse(node) for node in kept), f"{name} = {own}"])
-
-
-def _names(node: ast.stmt) -> Iterator[str]:
-    """Yield the names that a statement at the top of a module defines."""
-    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-        yield node.name
-    elif isinstance(node, ast.Assign):
-        yield from (t.id for target in node.targets for t in ast.walk(target) if isinstance(t, ast.Name))
-    elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-        yield node.target.id
-
-
-def _is_public_import(node: ast.stmt) -> bool:
-    """Imports a learner could write; __future__ must stand first in a file and is not needed."""
-    if isinstance(node, ast.ImportFrom):
-        return not str(node.module).startswith(("grader", "__future__", "transformer_lab.checking"))
-    return isinstance(node, ast.Import)
-
-
-def _needed(name: str, defined: dict[str, ast.stmt]) -> set[str]:
-    found, waiting = set(), [name]
-    while waiting:
-        current = waiting.pop()
-        if current in defined and current not in found:
-            found.add(current)
-            waiting += [node.id for node in ast.walk(defined[current]) if isinstance(node, ast.Name)]
-    return found
+    """Return for every exercise its known mistake number `which`, counted around."""
+    return {
+        exercise.id: exercise.misconceptions[which % len(exercise.misconceptions)].source
+        for exercise in of_chapter(chapter)
+    }
 
 
 def submit(root: Path, student: str, chapter: str, notebook: NotebookNode) -> Path:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from tests.hostile.kit import EXERCISES, NOTHING, Case, case, notebook
+from grader.exercises import of_chapter
+from tests.hostile.kit import CHAPTER, EXERCISES, NOTHING, Case, case, notebook
 
 # every name that is asked for, bound to something that claims to be right
-_ANSWERS = """
-PositionalEncoding = LearnedPositionalEncoding = position_similarity = shift_matrix = {0}
-"""
+_ANSWERS = "\n" + " = ".join(exercise.symbol for exercise in of_chapter(CHAPTER)) + " = {0}\n"
 
 EQUAL_TO_EVERYTHING = """
 class Anything(float):
@@ -55,7 +54,7 @@ import sys, transformer_lab, transformer_lab.checking as checking
 transformer_lab.check = transformer_lab.grade = checking.check = lambda *a, **k: 1e9
 for name, module in list(sys.modules.items()):
     if name.startswith("transformer_lab.checking"):
-        for attribute in ("difference", "agree", "evaluate", "run_check", "check", "grade"):
+        for attribute in ("difference", "agree", "judge", "run_check", "check", "grade"):
             if hasattr(module, attribute): setattr(module, attribute, lambda *a, **k: None)
 """
 

@@ -1,6 +1,6 @@
 """Grade the whole corpus as one class, beside two ordinary students, and say for each case what came out.
 
-    python -m tests.hostile.run FOLDER     writes FOLDER/results.json
+    python -m tests.hostile.run FOLDER [GROUP…]     writes FOLDER/results.json
 
 The two ordinary students are graded once alone and once in the company of the corpus: their marks, files and
 feedback must be the same.
@@ -13,6 +13,7 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from nbgrader.converters import GenerateFeedback
 
 from grader.classroom import run as classroom
 from grader.jail import Limits
-from tests.hostile.corpus import corpus
+from tests.hostile.corpus import GROUPS, corpus
 from tests.hostile.kit import CHAPTER, ROOT, Case, case, notebook
 
 SEED = 20_260_101
@@ -65,13 +66,13 @@ def graded_notebook(course: classroom.Course, student: str) -> str:
     return (course.folder("autograded", student, CHAPTER) / f"{CHAPTER}.ipynb").read_text()
 
 
-def run_corpus(folder: Path) -> dict[str, Any]:
+def run_corpus(folder: Path, groups: Iterable[str] = tuple(GROUPS)) -> dict[str, Any]:
     """Return {"cases": [...], "controls": [...], "seconds", "peak_bytes"}."""
-    cases = corpus()
+    cases = corpus(groups)
     start = time.monotonic()
     alone, alone_records = grade(folder / "alone", list(CONTROLS))
     together, records = grade(folder / "together", [*CONTROLS, *cases])
-    pages = {student: feedback(together, student) for student in WITH_FEEDBACK}
+    pages = {student: feedback(together, student) for student in WITH_FEEDBACK if student in records}
     return {
         "user": os.getuid(),
         "cases": [
@@ -125,7 +126,7 @@ def _printed(graded: str) -> list[str]:
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    (folder / "results.json").write_text(json.dumps(run_corpus(folder)))
+    (folder / "results.json").write_text(json.dumps(run_corpus(folder, sys.argv[2:] or tuple(GROUPS))))
 
 
 if __name__ == "__main__":

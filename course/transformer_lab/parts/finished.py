@@ -20,6 +20,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from transformer_lab.language import _
+
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
 Parts = Mapping[str, Callable]
@@ -84,7 +86,11 @@ class LearnedPositionalEncoding(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if x.size(1) > self.pos.num_embeddings:
-            raise ValueError(f"{x.size(1)} tokens, but only {self.pos.num_embeddings} positions were made")
+            raise ValueError(
+                _("{x_size} tokens, but only {num_embeddings} positions were made").format(
+                    x_size=x.size(1), num_embeddings=self.pos.num_embeddings
+                )
+            )
         return torch.add(x, self.pos.weight.narrow(0, 0, x.size(1)))
 
 
@@ -121,7 +127,7 @@ class MultiHeadAttention(nn.Module):
     def __init__(self, d_model: int, h: int):
         super().__init__()
         if d_model % h:
-            raise ValueError(f"h = {h} does not divide d_model = {d_model}")
+            raise ValueError(_("h = {h} does not divide d_model = {d_model}").format(h=h, d_model=d_model))
         self.h = h
         self.W_q, self.W_k, self.W_v, self.W_o = (nn.Linear(d_model, d_model) for _ in range(4))
         self._latest = None  # heads of q and k, and the mask, of the latest call
@@ -185,7 +191,7 @@ def add_and_norm(parts: Parts | None, norm: str, d_model: int) -> nn.Module:
     """The wrapper around one sublayer: PostNorm or PreNorm, by its short name."""
     names = {"post": "PostNorm", "pre": "PreNorm"}
     if norm not in names:
-        raise ValueError(f'norm is "post" or "pre", not {norm!r}')
+        raise ValueError(_('norm is "post" or "pre", not {norm!r}').format(norm=norm))
     return build(parts, names[norm], d_model)
 
 
@@ -437,7 +443,7 @@ def beam_search(
 ) -> list[int]:
     """The best hypothesis by (sum of log-probabilities) / length^penalty, from a beam of `width`."""
     beam, done = [((), 0.0)], []
-    for _ in range(max_len):
+    for _step in range(max_len):
         totals = torch.stack([next_log_probs([bos_id, *ids]) + total for ids, total in beam])
         best = totals.flatten().sort(descending=True, stable=True)
         rows = [divmod(i, totals.size(1)) for i in best.indices[:width].tolist()]

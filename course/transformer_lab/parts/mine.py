@@ -20,8 +20,9 @@ import linecache
 import sys
 import types
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ import torch
 from transformer_lab.checking import run_check
 from transformer_lab.checking.probes.problems import problem_of
 from transformer_lab.checking.stored.recorded import UnknownExercise
+from transformer_lab.language import _
 from transformer_lab.parts.notebook_slice import Cell, Unreadable, pick
 
 FINISHED = "transformer_lab.parts.finished"
@@ -68,14 +70,32 @@ PARTS = {
 """Every part that can be loaded, and the exercise whose check it has to pass."""
 
 
+class Reason(StrEnum):
+    """Why a part is the learner's own or the finished one, for code; `Found.why` tells people."""
+
+    PASSES = "passes"
+    FAILS = "fails"
+    NOT_STARTED = "not started"
+    NO_NOTEBOOK = "no notebook"
+    NOT_DEFINED = "not defined"
+    USES_FINISHED = "uses finished"
+    UNREADABLE = "unreadable"
+    NO_CHECK = "no check"
+
+
 @dataclass(frozen=True)
 class Found:
-    """A part, whether it is the learner's own, and the sentence that says why."""
+    """A part, why it is the learner's own or the finished one, and the sentence that says so."""
 
     name: str
     part: Any
-    own: bool
+    reason: Reason
     why: str
+
+    @property
+    def own(self) -> bool:
+        """Whether the part is the learner's own."""
+        return self.reason is Reason.PASSES
 
     def __str__(self) -> str:
         return f"{self.name}: {self.why}"
@@ -100,36 +120,50 @@ def load_all(names: Iterable[str] = tuple(PARTS), folder: Path | str | None = No
     return {name: load(name, folder) for name in names}
 
 
-def find(name: str, folder: Path | str | None = None) -> Found:
-    """Return what `load` would, with its reason, and print nothing. Raises as `load` does."""
+def find(name: str, folder: Path | str | None = None, parts: Mapping[str, Any] | None = None) -> Found:
+    """Return what `load` would, with its reason, and print nothing. Raises as `load` does.
+
+    parts: {name: part} to stand in for finished parts that the notebook imports, so that parts built on each
+    other are all the learner's own.
+    """
     if name not in PARTS:
-        raise LookupError(f"there is no part {name!r}; the parts are: {', '.join(PARTS)}")
-    part, why = _own(name, Path.cwd().parent if folder is None else Path(folder))
-    if part is not None:
-        return Found(name, part, True, f"yours, {why}")
+        raise LookupError(
+            _("there is no part {name!r}; the parts are: {PARTS}").format(name=name, PARTS=", ".join(PARTS))
+        )
+    given = tuple(sorted((parts or {}).items()))
+    part, reason, why = _own(name, Path.cwd().parent if folder is None else Path(folder), given)
+    if reason is Reason.PASSES:
+        return Found(name, part, reason, _("yours, {why}").format(why=why))
     finished = getattr(importlib.import_module(FINISHED), name)
-    return Found(name, finished, False, f"the finished part, since {why}")
+    return Found(name, finished, reason, _("the finished part, since {why}").format(why=why))
 
 
+Parts = tuple[tuple[str, Any], ...]
+Verdict = tuple[Any, Reason, str]  # the learner's part or None, and why
 _loading: list[tuple[str, Path]] = []  # a notebook whose code loads a part loads while it is being loaded
 
 
-def _own(name: str, folder: Path) -> tuple[Any, str]:
-    """Return (the learner's part or None, why)."""
+def _own(name: str, folder: Path, parts: Parts) -> Verdict:
     chapter = f"{int(PARTS[name].split('.')[0]):02d}"
     path = notebook_of(chapter, folder)
     if path is None:
-        return None, f"there is no notebook of yours for chapter {chapter}"
+        return _no_notebook(chapter)
     if (name, path) in _loading:
-        return None, f"{path.stem} loads it from itself"
+        return None, Reason.USES_FINISHED, _("{chapter} loads it from itself").format(chapter=path.stem)
     _loading.append((name, path))
     try:
         stamp = path.stat()
-        return _judged(name, path, (stamp.st_mtime_ns, stamp.st_size))
+        return _judged(name, path, (stamp.st_mtime_ns, stamp.st_size), parts)
     except OSError as error:
-        return None, f"{path.stem} could not be read ({type(error).__name__})"
+        why = _("{chapter} could not be read ({error})")
+        return None, Reason.UNREADABLE, why.format(chapter=path.stem, error=type(error).__name__)
     finally:
         _loading.pop()
+
+
+def _no_notebook(chapter: str) -> Verdict:
+    why = _("there is no notebook of yours for chapter {chapter}").format(chapter=chapter)
+    return None, Reason.NO_NOTEBOOK, why
 
 
 def notebook_of(chapter: str, folder: Path) -> Path | None:
@@ -141,34 +175,40 @@ def notebook_of(chapter: str, folder: Path) -> Path | None:
 
 
 @cache
-def _judged(name: str, path: Path, _stamp: tuple[int, int]) -> tuple[Any, str]:
-    """Return (part or None, why); kept until the notebook is saved again."""
+def _judged(name: str, path: Path, _stamp: tuple[int, int], parts: Parts) -> Verdict:
+    """Run and check a part; kept until the notebook is saved again."""
     try:
         cells = read_cells(path)
         if any("### BEGIN SOLUTION" in cell.source for cell in cells):  # an instructor's notebook
-            return None, f"there is no notebook of yours for chapter {path.stem[:2]}"
-        part = _run(name, path, cells)
+            return _no_notebook(path.stem[:2])
+        part = _run(name, path, cells, parts)
     except Unreadable as unreadable:
-        return None, f"{unreadable} in {path.stem}"
+        return None, Reason.UNREADABLE, unreadable.told(path.stem)
     if part is None:
-        return None, f"{path.stem} does not define it"
+        return None, Reason.NOT_DEFINED, _("{chapter} does not define it").format(chapter=path.stem)
     if getattr(part, "__module__", "") == FINISHED:
-        return None, f"{path.stem} uses the finished one too"
+        why = _("{chapter} uses the finished one too").format(chapter=path.stem)
+        return None, Reason.USES_FINISHED, why
     return _verdict(name, part, path.stem)
 
 
-def _verdict(name: str, part: Any, chapter: str) -> tuple[Any, str]:
+def _verdict(name: str, part: Any, chapter: str) -> Verdict:
+    exercise = PARTS[name]
     try:
-        report = run_check(PARTS[name], part)
+        report = run_check(exercise, part)
     except UnknownExercise:
-        return None, f"this course has no check {PARTS[name]} to try yours from {chapter} with"
+        why = _("this course has no check {exercise} to try yours from {chapter} with")
+        return None, Reason.NO_CHECK, why.format(exercise=exercise, chapter=chapter)
+    total = len(report.rows)
     if report.passed:
-        return part, f"from {chapter} (all {len(report.rows)} rows pass)"
-    todo = next((row.difference.text for row in report.rows if row.status == "todo" and row.difference), "")
+        why = _("from {chapter} (all {total} rows pass)").format(chapter=chapter, total=total)
+        return part, Reason.PASSES, why
     if not report.attempted:
-        return None, f"TODO {todo or PARTS[name]} in {chapter} has not been started"
+        why = _("TODO {todo} in {chapter} has not been started")
+        return None, Reason.NOT_STARTED, why.format(todo=report.next_todo or exercise, chapter=chapter)
     passed = sum(row.status == "passed" for row in report.rows)
-    return None, f"yours in {chapter} passes {passed} of {len(report.rows)} rows"
+    why = _("yours in {chapter} passes {passed} of {total} rows")
+    return None, Reason.FAILS, why.format(chapter=chapter, passed=passed, total=total)
 
 
 # ---- running what a part needs ------------------------------------------------------------------------
@@ -182,7 +222,7 @@ def read_cells(path: Path) -> list[Cell]:
         sources = ["".join(cell["source"]) for cell in code]
         answers = [cell.get("metadata", {}).get("nbgrader", {}).get("grade_id", "") for cell in code]
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise Unreadable("there is no readable notebook") from error
+        raise Unreadable(_("there is no readable notebook in {chapter}")) from error
     return [
         Cell(source, str(answer).removeprefix("todo-").replace("-", "."), number)
         for number, (source, answer) in enumerate(zip(sources, answers, strict=True), 1)
@@ -192,9 +232,10 @@ def read_cells(path: Path) -> list[Cell]:
 _numbers = itertools.count(1)
 
 
-def _run(name: str, path: Path, cells: list[Cell]) -> Any:
+def _run(name: str, path: Path, cells: list[Cell], parts: Parts) -> Any:
     """Run what the part needs in a module of its own and return the part, None when nothing defines it.
 
+    `parts` take the place of finished ones in that module as soon as its code has imported them.
     Raises Unreadable with the reason when the code does not compile or stops.
     """
     module = types.ModuleType(f"mine_{path.stem}_{next(_numbers)}")
@@ -207,8 +248,19 @@ def _run(name: str, path: Path, cells: list[Cell]) -> Any:
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # SystemExit too: another chapter's mistake must not end this one
-                raise Unreadable(f"code cell {number} stops ({problem_of(error).error})") from error
+                raise Unreadable(
+                    _("code cell {number} stops ({error}) in {chapter}"),
+                    number=number,
+                    error=problem_of(error).error,
+                ) from error
+        _hand_over(parts, vars(module))
     return vars(module).get(name)
+
+
+def _hand_over(parts: Parts, names: dict[str, Any]) -> None:
+    for name, part in parts:
+        if getattr(names.get(name), "__module__", "") == FINISHED:
+            names[name] = part
 
 
 @contextlib.contextmanager

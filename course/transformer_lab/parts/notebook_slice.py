@@ -12,9 +12,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import CodeType
 
+from transformer_lab.language import _
+
 
 class Unreadable(Exception):
-    """A notebook cannot be used; the text says why, to be followed by "in NN_topic"."""
+    """A notebook cannot be used; `told` says why, in a sentence that names the chapter."""
+
+    def __init__(self, sentence: str, **values: object):
+        super().__init__(sentence)
+        self._sentence, self._values = sentence, values
+
+    def told(self, chapter: str) -> str:
+        return self._sentence.format(chapter=chapter, **self._values)
 
 
 @dataclass(frozen=True)
@@ -55,8 +64,9 @@ def _statements(cell: Cell, exercise: str) -> list[Statement]:
         return [Statement(cell, node, binds(node), uses(node)) for node in _parsed(cell.source)]
     except (SyntaxError, ValueError, RecursionError) as error:
         if cell.answers == exercise:
-            line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
-            raise Unreadable(f"code cell {cell.number}{line} is not valid Python") from error
+            line = error.lineno if isinstance(error, SyntaxError) else 1
+            sentence = _("code cell {number}, line {line} is not valid Python in {chapter}")
+            raise Unreadable(sentence, number=cell.number, line=line) from error
         return []
 
 

@@ -10,7 +10,7 @@ import os
 import pickle
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from transformer_lab import mine, parts
 from transformer_lab.checking import run_check
+from transformer_lab.language import _
+from transformer_lab.parts import mine
 from transformer_lab.translation import (
     Corpus,
     Score,
@@ -59,39 +60,35 @@ USED = (
 """The parts of chapters 01 to 08 that a translator is made of."""
 
 
+# Why a learner has nothing of their own to be told about.
+_NOT_BEGUN = (mine.Reason.NO_NOTEBOOK, mine.Reason.NOT_STARTED, mine.Reason.USES_FINISHED)
+
+
 def choose_parts(folder: Path | str | None = None, say: Callable[[str], None] = print) -> dict[str, Any]:
     """Return {name: part}: the learner's own where they pass their checks, else the finished ones.
 
-    Own parts use each other: where a notebook took a finished part although the learner's own passes, the own
-    one takes its place. Says in a few lines which are whose. `folder` is as for `mine.load`.
+    Own parts use each other: where a notebook took a finished part although the learner's own passes, it is
+    run with the own one in its place. Says in a few lines which are whose. `folder` is as for `mine.load`.
     """
-    found = [mine.find(name, folder) for name in USED]
-    own = {item.name: item.part for item in found if item.own}
-    for part in own.values():
-        _connect(part, own)
+    found: dict[str, mine.Found] = {}
+    for name in USED:  # in the order of the course: a part is found before those that are built on it
+        own = {item.name: item.part for item in found.values() if item.own}
+        found[name] = mine.find(name, folder, own)
+    _tell(found.values(), say)
+    return {name: item.part for name, item in found.items()}
+
+
+def _tell(found: Iterable[mine.Found], say: Callable[[str], None]) -> None:
+    own = [item.name for item in found if item.own]
+    waiting = [item.name for item in found if item.reason in _NOT_BEGUN]
     if own:
-        say(f"Yours ({len(own)}): {', '.join(own)}.")
-    waiting = [item for item in found if not item.own and _not_begun(item.why)]
+        say(_("Yours ({count}): {names}.").format(count=len(own), names=", ".join(own)))
     if waiting:
-        say(f"Finished parts, as you have none yet ({len(waiting)}): {', '.join(i.name for i in waiting)}.")
+        text = _("Finished parts, as you have none yet ({count}): {names}.")
+        say(text.format(count=len(waiting), names=", ".join(waiting)))
     for item in found:
-        if not item.own and item not in waiting:
+        if not item.own and item.name not in waiting:
             say(f"{item}.")
-    return {item.name: item.part for item in found}
-
-
-def _not_begun(why: str) -> bool:
-    """Say whether the learner has nothing of their own to be told about."""
-    return "no notebook of yours" in why or "not been started" in why or "uses the finished one" in why
-
-
-def _connect(part: Any, own: Mapping[str, Any]) -> None:
-    """Where the code of `part` refers to a finished part that the learner has built too, give it theirs."""
-    function = part.__init__ if isinstance(part, type) else part
-    names = getattr(function, "__globals__", {})
-    for name, better in own.items():
-        if getattr(names.get(name), "__module__", "") == parts.finished.__name__:
-            names[name] = better
 
 
 def origins(model: nn.Module) -> str:
@@ -119,9 +116,10 @@ def translate_to_use(translate: Callable, say: Callable[[str], None] = print) ->
 
 def _own_or_finished(exercise: str, name: str, own: Callable, finished: Callable, say: Callable) -> Callable:
     if run_check(exercise, own).passed:
-        say(f"{name}: yours.")
+        say(_("{name}: yours.").format(name=name))
         return own
-    say(f"{name}: the finished one, since yours does not pass check {exercise} yet.")
+    text = _("{name}: the finished one, since yours does not pass check {exercise} yet.")
+    say(text.format(name=name, exercise=exercise))
     return finished
 
 
@@ -144,10 +142,23 @@ class Budget:
 
     def __str__(self) -> str:
         s = self.settings
-        kept = "" if self.longest is None else f", those of at most {self.longest} words kept"
-        return (
-            f"Budget {self.name!r}: {self.sentences:,} sentences drawn{kept}; "
-            f"d = {s.d_model}, h = {s.h}, N = {s.N}, {s.epochs} epochs of batches of {s.batch_size}."
+        kept = (
+            ""
+            if self.longest is None
+            else _(", those of at most {longest} words kept").format(longest=self.longest)
+        )
+        return _(
+            "Budget {name!r}: {sentences:,} sentences drawn{kept}; d = {d_model}, h = {h}, N = "
+            "{N}, {epochs} epochs of batches of {batch_size}."
+        ).format(
+            name=self.name,
+            sentences=self.sentences,
+            kept=kept,
+            d_model=s.d_model,
+            h=s.h,
+            N=s.N,
+            epochs=s.epochs,
+            batch_size=s.batch_size,
         )
 
 
@@ -176,7 +187,11 @@ def budget() -> Budget:
         return BUDGETS["tiny"]
     name = os.environ.get(VARIABLE, "full")
     if name not in BUDGETS:
-        raise ValueError(f"{VARIABLE} is one of {', '.join(BUDGETS)}, not {name!r}")
+        raise ValueError(
+            _("{VARIABLE} is one of {BUDGETS}, not {name!r}").format(
+                VARIABLE=VARIABLE, BUDGETS=", ".join(BUDGETS), name=name
+            )
+        )
     return BUDGETS[name]
 
 
@@ -222,9 +237,13 @@ def trainer_for(
         trainer.resume(path)
     except (ValueError, RuntimeError, KeyError, EOFError, pickle.UnpicklingError) as other_run:
         reason = str(other_run).splitlines()[0][:120]
-        print(f"{path} holds another run ({reason}); starting afresh.")
+        print(_("{path} holds another run ({reason}); starting afresh.").format(path=path, reason=reason))
         return Trainer(corpus, trainer.settings, parts, step)
-    print(f"Going on from {path}: {len(trainer.losses)} steps are done.")
+    print(
+        _("Going on from {path}: {losses_count} steps are done.").format(
+            path=path, losses_count=len(trainer.losses)
+        )
+    )
     return trainer
 
 

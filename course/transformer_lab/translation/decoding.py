@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from transformer_lab.language import _
+
 from ..parts import BOS, EOS, PAD, beam_search
 from .data import Corpus, encode_sentences
 from .grammar import Sentence
@@ -26,7 +28,7 @@ def greedy_batch(model: nn.Module, src: Tensor, max_len: int = LONGEST) -> list[
     found: list[list[int]] = [[] for _ in range(src.size(0))]
     rows, memory = torch.arange(src.size(0)), model.encode(src)
     prefix = torch.full((src.size(0), 1), BOS, device=src.device)
-    for _ in range(max_len):
+    for _step in range(max_len):
         word = model.decode(prefix, memory, src)[:, -1].argmax(-1)
         going = word != EOS
         for row, token in zip(rows[going.cpu()].tolist(), word[going].tolist(), strict=True):
@@ -50,7 +52,9 @@ class Score:
         return 1 - len(self.wrong) / self.total
 
     def __str__(self) -> str:
-        return f"{self.total - len(self.wrong)} of {self.total} exact ({self.exact:.1%})"
+        return _("{wrong} of {total} exact ({exact:.1%})").format(
+            wrong=self.total - len(self.wrong), total=self.total, exact=self.exact
+        )
 
 
 def exact_match(

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
+from transformer_lab.language import _
+
 from ..devices import device as best_device
 from ..parts import BOS, Parts, Transformer, build, initialise, sequence_loss, shift_right
 from .checkpoint import load_checkpoint, save_checkpoint
@@ -184,7 +186,9 @@ class Trainer:
             return self
         state = load_checkpoint(path, self.device)
         if state["settings"] != asdict(self.settings):
-            raise ValueError(f"{path} was saved with other settings: {state['settings']}")
+            raise ValueError(
+                _("{path} was saved with other settings: {state}").format(path=path, state=state["settings"])
+            )
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.losses, self.seconds = list(state["losses"]), state["seconds"]

@@ -9,33 +9,36 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
+from transformer_lab.language import N_, _
 from transformer_lab.widgets.base import Picture
 
 BLOCKS: dict[str, str] = {
-    "embedding": "turns every token of a sentence into a row of d numbers.",
-    "positional encoding": "adds to every row a code that says where in the sentence its token stands.",
-    "attention": "lets a token collect from all tokens, as much from each as its weight says.",
-    "multi-head attention": "runs h attentions side by side, each on its own d / h features.",
-    "add & norm": "adds a block's input to its output and brings every token back to one scale.",
-    "feed-forward": "works on each token by itself: widen to d_ff, bend, narrow back to d.",
-    "encoder": "reads the whole source sentence, N layers deep, and hands over its memory.",
-    "decoder": "writes the target sentence, N layers deep, looking only at what it has written so far.",
-    "cross-attention": "lets the decoder ask the encoder's memory: Q from the target, K, V from the source.",
-    "masks": "say who may attend to whom: nobody to padding, no target token to a later one.",
-    "output": "turns every row of the decoder into a probability for each word of the vocabulary.",
-    "translation": "is the whole machine at work, from a source sentence to a target sentence.",
+    "embedding": N_("turns every token of a sentence into a row of d numbers."),
+    "positional encoding": N_("adds to every row a code that says where in the sentence its token stands."),
+    "attention": N_("lets a token collect from all tokens, as much from each as its weight says."),
+    "multi-head attention": N_("runs h attentions side by side, each on its own d / h features."),
+    "add & norm": N_("adds a block's input to its output and brings every token back to one scale."),
+    "feed-forward": N_("works on each token by itself: widen to d_ff, bend, narrow back to d."),
+    "encoder": N_("reads the whole source sentence, N layers deep, and hands over its memory."),
+    "decoder": N_("writes the target sentence, N layers deep, looking only at what it has written so far."),
+    "cross-attention": N_(
+        "lets the decoder ask the encoder's memory: Q from the target, K, V from the source."
+    ),
+    "masks": N_("say who may attend to whom: nobody to padding, no target token to a later one."),
+    "output": N_("turns every row of the decoder into a probability for each word of the vocabulary."),
+    "translation": N_("is the whole machine at work, from a source sentence to a target sentence."),
 }
 
 PALE = {
-    "attention": "#dfe9f5",
-    "core": "#f4f8fd",
-    "norm": "#eef1e4",
-    "ffn": "#e3f0ea",
-    "token": "#ffffff",
-    "embed": "#f3e6ef",
-    "output": "#ebe6f5",
-    "mask": "#ffffff",
-    "frame": "#fafafa",
+    "attention": N_("#dfe9f5"),
+    "core": N_("#f4f8fd"),
+    "norm": N_("#eef1e4"),
+    "ffn": N_("#e3f0ea"),
+    "token": N_("#ffffff"),
+    "embed": N_("#f3e6ef"),
+    "output": N_("#ebe6f5"),
+    "mask": N_("#ffffff"),
+    "frame": N_("#fafafa"),
 }
 LIT, LIT_FRAME, LIT_EDGE = "#ffb347", "#fff0d9", "#a64b00"
 EDGE, LINE, INK = "#8c96a0", "#6b7680", "#22282e"
@@ -112,7 +115,10 @@ def lit_parts(block: str | None) -> list[Part]:
     Raises ValueError, which lists the blocks, when there is no such block.
     """
     if block is not None and block not in BLOCKS:
-        raise ValueError(f"The map has no block {block!r}. It has: {', '.join(BLOCKS)}.")
+        known = ", ".join(BLOCKS)
+        raise ValueError(
+            _("The map has no block {block!r}. It has: {known}.").format(block=block, known=known)
+        )
     also = {"multi-head attention": {"cross-attention"}}.get(block or "", set())
     return [part for part in PARTS if part.block == block or part.block in also]
 
@@ -143,15 +149,19 @@ class Architecture(Picture):
         """Nothing moves on the map."""
 
     def _title(self, axes: Axes) -> None:
-        head = self.block.capitalize() if self.block else "The Transformer"
+        head = _(self.block).capitalize() if self.block else _("The Transformer")
         axes.text(1.2, 57.8, head, fontsize=15, fontweight="bold", color=LIT_EDGE, va="center")
         words = textwrap.fill(_sentence(self.block), 56)
         axes.text(1.2, 55.2, words, fontsize=9.5, color=INK, va="top", linespacing=1.35)
 
     def describe(self, data: list[Part]) -> str:
-        lit = f"Lit: {self.block}, which {BLOCKS[self.block]} " if self.block else ""
-        return (
-            f"Map of the Transformer. {lit}"
+        said = _("Lit: {block}, which {does}") if self.block else ""
+        lit = said.format(block=_(self.block), does=_sentence(self.block)) if self.block else ""
+        return " ".join(filter(None, (_("Map of the Transformer."), lit, self._whole())))
+
+    @staticmethod
+    def _whole() -> str:
+        return _(
             "The encoder (N layers of self-attention and feed-forward) turns source tokens into a memory; "
             "the decoder (N layers of masked self-attention, cross-attention to the memory, feed-forward) "
             "turns target tokens into the next token. Add & Norm follows every block."
@@ -160,10 +170,10 @@ class Architecture(Picture):
 
 def _sentence(block: str | None) -> str:
     if block is None:
-        return (
+        return _(
             "reads a source sentence on the left and writes a target sentence, token by token, on the right."
         )
-    return BLOCKS[block]
+    return _(BLOCKS[block])
 
 
 def _box(axes: Axes, part: Part, lit: bool) -> None:
@@ -192,7 +202,7 @@ def _write(axes: Axes, part: Part, lit: bool) -> None:
     }
     x, y, ha, va = places[part.place]
     weight = "bold" if lit or part.look == "frame" else "normal"
-    axes.text(x, y, part.text, ha=ha, va=va, fontsize=part.size, fontweight=weight, color=INK, zorder=4)
+    axes.text(x, y, _(part.text), ha=ha, va=va, fontsize=part.size, fontweight=weight, color=INK, zorder=4)
 
 
 def _arrows(axes: Axes) -> None:

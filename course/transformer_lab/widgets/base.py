@@ -19,6 +19,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from transformer_lab.checking.probes.problems import problem_of
+from transformer_lab.language import _
 from transformer_lab.widgets.box import Box
 
 DPI = 100
@@ -133,7 +134,9 @@ class Picture:
             self._draw(data)
             self._words = self.describe(data)
         except Exception as error:  # NaN, a wrong shape, None: results that no picture can be made of
-            self.problem = f"What your code returned cannot be drawn ({_brief(error)}). Run its check first."
+            self.problem = _(
+                "What your code returned cannot be drawn ({brief}). Run its check first."
+            ).format(brief=_brief(error))
             return
         self._data, self.problem = data, ""
 
@@ -191,9 +194,10 @@ class Picture:
 
 def _why_not_computed(error: Exception) -> str:
     trouble = problem_of(error)
-    if trouble.kind == "todo":
-        return f"This picture is drawn from your code. Finish TODO {trouble.text}, then run this cell again."
-    return f"This picture is drawn from your code, and it stopped. {trouble.text}"
+    if trouble.todo:
+        text = _("This picture is drawn from your code. Finish TODO {todo}, then run this cell again.")
+        return text.format(todo=trouble.todo)
+    return _("This picture is drawn from your code, and it stopped. {text}").format(text=trouble.text)
 
 
 def _brief(error: Exception) -> str:
@@ -204,7 +208,9 @@ def int_slider(
     name: str, value: int, low: int, high: int, step: int = 1, help: str = ""
 ) -> ipywidgets.Widget:
     """Return a slider over integers, reachable by keyboard, with its name in front."""
-    return ipywidgets.IntSlider(value, low, high, step, description=name, tooltip=help or name, style=_WIDE)
+    return ipywidgets.IntSlider(
+        value, low, high, step, description=_(name), tooltip=_(help or name), style=_WIDE
+    )
 
 
 def float_slider(
@@ -212,25 +218,26 @@ def float_slider(
 ) -> ipywidgets.Widget:
     """Return a slider over real numbers, reachable by keyboard, with its name in front."""
     return ipywidgets.FloatSlider(
-        value, min=low, max=high, step=step, description=name, tooltip=help or name, style=_WIDE
+        value, min=low, max=high, step=step, description=_(name), tooltip=_(help or name), style=_WIDE
     )
 
 
 def choice(name: str, options: Any, value: Any = None, help: str = "") -> ipywidgets.Widget:
     """Return a drop-down list; `options` are values, or (label, value) pairs."""
     first = options[0][1] if isinstance(options[0], tuple) else options[0]
+    pairs = [option if isinstance(option, tuple) else (str(option), option) for option in options]
     return ipywidgets.Dropdown(
-        options=options,
+        options=[(_(label), value) for label, value in pairs],
         value=first if value is None else value,
-        description=name,
-        tooltip=help or name,
+        description=_(name),
+        tooltip=_(help or name),
         style=_WIDE,
     )
 
 
 def switch(name: str, value: bool, help: str = "") -> ipywidgets.Widget:
     """Return a check box."""
-    return ipywidgets.Checkbox(value, description=name, tooltip=help or name, indent=False)
+    return ipywidgets.Checkbox(value, description=_(name), tooltip=_(help or name), indent=False)
 
 
 _WIDE = {"description_width": "initial"}

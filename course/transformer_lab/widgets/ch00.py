@@ -10,6 +10,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
+from transformer_lab.language import _
 from transformer_lab.parts import SelfAttention
 from transformer_lab.widgets.base import Picture, choice, int_slider
 
@@ -58,8 +59,10 @@ class Reach(Picture):
 
     def controls(self) -> dict[str, Any]:
         return {
-            "n": int_slider("n", 40, 10, 60, 5, help="how many tokens the sentence has"),
-            "kind": choice("recurrent network", list(RECURRENT), help="which recurrent network to compare"),
+            "n": int_slider("n", 40, 10, 60, 5, help=_("how many tokens the sentence has")),
+            "kind": choice(
+                _("recurrent network"), list(RECURRENT), help=_("which recurrent network to compare")
+            ),
         }
 
     def compute(self, n: int, kind: str) -> ReachData:
@@ -69,10 +72,10 @@ class Reach(Picture):
         self.axes = figure.subplots()
         (self.recurrent,) = self.axes.semilogy([], [], "o-", color="#e08214", markersize=3.5)
         (self.attention,) = self.axes.semilogy(
-            [], [], "s-", color="#31688e", markersize=3.5, label="attention"
+            [], [], "s-", color="#31688e", markersize=3.5, label=_("attention")
         )
-        self.axes.set(xlim=(-1, 60), ylim=(1e-14, 10), xlabel="distance to the last token")
-        self.axes.set_ylabel("gradient norm")
+        self.axes.set(xlim=(-1, 60), ylim=(1e-14, 10), xlabel=_("distance to the last token"))
+        self.axes.set_ylabel(_("gradient norm"))
         self.axes.grid(axis="y", color="0.9")
 
     def draw(self, data: ReachData) -> None:
@@ -84,10 +87,17 @@ class Reach(Picture):
 
     def describe(self, data: ReachData) -> str:
         far = len(data.recurrent) - 1
-        return (
-            f"From the last token back to the token {far} places before it, the {data.kind}'s gradient falls "
-            f"from {data.recurrent[0]:.1g} to {data.recurrent[far]:.1g}; attention's is "
-            f"{data.attention[1]:.1g} at distance 1 and {data.attention[far]:.1g} at distance {far}."
+        return _(
+            "From the last token back to the token {far} places before it, the {kind}'s "
+            "gradient falls from {recurrent:.1g} to {recurrent_2:.1g}; attention's is "
+            "{attention:.1g} at distance 1 and {attention_2:.1g} at distance {far}."
+        ).format(
+            far=far,
+            kind=data.kind,
+            recurrent=data.recurrent[0],
+            recurrent_2=data.recurrent[far],
+            attention=data.attention[1],
+            attention_2=data.attention[far],
         )
 
 

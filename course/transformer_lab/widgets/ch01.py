@@ -15,6 +15,7 @@ from matplotlib.patches import Rectangle
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from transformer_lab.language import _
 from transformer_lab.widgets.base import Picture, choice
 
 # ---- lookup -----------------------------------------------------------------------------------------
@@ -132,12 +133,12 @@ class Lookup(Picture):
 
     def controls(self) -> dict[str, Any]:
         words = [(f"{number}: {word}", number) for number, word in enumerate(LOOKUP_WORDS)]
-        starts = [("1 (nn.Embedding)", "1"), ("1/d (the paper)", "1/d")]
+        starts = [("1 (nn.Embedding)", "1"), (_("1/d (the paper)"), "1/d")]
         return {
-            "token": choice("token", words, 5, help="the word to look up"),
-            "d_model": choice("d_model", [3, 4, 6], 4, help="the width of a row"),
+            "token": choice("token", words, 5, help=_("the word to look up")),
+            "d_model": choice("d_model", [3, 4, 6], 4, help=_("the width of a row")),
             "variance": choice(
-                "variance of the table", starts, help="how widely the starting numbers spread"
+                _("variance of the table"), starts, help=_("how widely the starting numbers spread")
             ),
         }
 
@@ -176,7 +177,9 @@ class Lookup(Picture):
     def _write(self, data: LookupData) -> None:
         words, width = data.table.shape
         texts = (
-            f"one-hot of {LOOKUP_WORDS[data.token]!r}  [1, {words}]",
+            _("one-hot of {LOOKUP_WORDS!r}  [1, {words}]").format(
+                LOOKUP_WORDS=LOOKUP_WORDS[data.token], words=words
+            ),
             f"table  [{words}, {width}]",
             f"one_hot_lookup  [1, {width}]",
             f"TokenEmbedding  [1, {width}]",
@@ -185,19 +188,32 @@ class Lookup(Picture):
             title.set_text(text)
         self.factor.set_text(f"↓ × {data.after / data.before:.2f}")
         self.scale.set_text(
-            f"root mean square of the table {data.before:.2f},\n"
-            f"of TokenEmbedding {data.after:.2f},\nof a position code {POSITION_CODE:.2f}"
+            _(
+                "root mean square of the table {before:.2f},\nof TokenEmbedding {after:.2f},\nof "
+                "a position code {POSITION_CODE:.2f}"
+            ).format(before=data.before, after=data.after, POSITION_CODE=POSITION_CODE)
         )
 
     def describe(self, data: LookupData) -> str:
         word, width = LOOKUP_WORDS[data.token], data.table.shape[1]
         same = np.allclose(data.product, data.table[data.token], atol=1e-4)
         numbers = ", ".join(f"{value:.2f}" for value in data.table[data.token])
-        return (
-            f"{word!r} is token {data.token}. Its one-hot vector times the table is "
-            f"{'exactly' if same else 'not'} row {data.token}: {numbers}. TokenEmbedding takes the root mean "
-            f"square from {data.before:.2f} to {data.after:.2f}, a factor of {data.after / data.before:.2f} "
-            f"(√{width} is {width**0.5:.2f}); a position code has {POSITION_CODE:.2f}."
+        return _(
+            "{word!r} is token {token}. Its one-hot vector times the table is {value} row "
+            "{token}: {numbers}. TokenEmbedding takes the root mean square from {before:.2f} "
+            "to {after:.2f}, a factor of {before_2:.2f} (√{width} is {width_2:.2f}); a "
+            "position code has {POSITION_CODE:.2f}."
+        ).format(
+            word=word,
+            token=data.token,
+            value="exactly" if same else "not",
+            numbers=numbers,
+            before=data.before,
+            after=data.after,
+            before_2=data.after / data.before,
+            width=width,
+            width_2=width**0.5,
+            POSITION_CODE=POSITION_CODE,
         )
 
 
@@ -292,15 +308,15 @@ class CosineMap(Picture):
 
     def controls(self) -> dict[str, Any]:
         kinds = [
-            ("counted from neighbours", "neighbours"),
-            ("random start", "random"),
+            (_("counted from neighbours"), "neighbours"),
+            (_("random start"), "random"),
             ("one-hot", "one-hot"),
         ]
         words = [(word, number) for number, word in enumerate(MAP_WORDS)]
         return {
-            "kind": choice("table", kinds, help="where the rows of the table come from"),
-            "d_model": choice("d_model", [2, 4, 6], 6, help="the width of a row (one-hot vectors have V)"),
-            "word": choice("word", words, 1, help="the word whose similarities are shown on the right"),
+            "kind": choice("table", kinds, help=_("where the rows of the table come from")),
+            "d_model": choice("d_model", [2, 4, 6], 6, help=_("the width of a row (one-hot vectors have V)")),
+            "word": choice("word", words, 1, help=_("the word whose similarities are shown on the right")),
         }
 
     def compute(self, kind: str, d_model: int, word: int) -> CosineData:
@@ -312,11 +328,11 @@ class CosineMap(Picture):
         self.image = left.imshow(data.similarity, cmap="RdBu_r", vmin=-1, vmax=1)
         left.set_xticks(range(size), MAP_WORDS, rotation=90, fontsize=8)
         left.set_yticks(range(size), MAP_WORDS, fontsize=8)
-        figure.colorbar(self.image, ax=left, label="cosine", shrink=0.8)
+        figure.colorbar(self.image, ax=left, label=_("cosine"), shrink=0.8)
         self.frame = left.add_patch(_frame(-0.5, data.word - 0.5, size))
         self.bars = right.barh(range(size), np.zeros(size), color="#31688e")
         right.set_yticks(range(size), MAP_WORDS, fontsize=8)
-        right.set(xlim=(-1.05, 1.05), ylim=(size - 0.5, -0.5), xlabel="cosine")
+        right.set(xlim=(-1.05, 1.05), ylim=(size - 0.5, -0.5), xlabel=_("cosine"))
         right.axvline(0, color="0.5", linewidth=0.8)
         self.title = right.set_title(" ", fontsize=10)
 
@@ -326,7 +342,7 @@ class CosineMap(Picture):
         for number, (bar, width) in enumerate(zip(self.bars, data.similarity[data.word], strict=True)):
             bar.set_width(width)
             bar.set_color("#e08214" if number == data.word else "#31688e")
-        self.title.set_text(f"{MAP_WORDS[data.word]!r} and every word")
+        self.title.set_text(_("{MAP_WORDS!r} and every word").format(MAP_WORDS=MAP_WORDS[data.word]))
 
     def describe(self, data: CosineData) -> str:
         row = data.similarity[data.word].copy()
@@ -335,10 +351,18 @@ class CosineMap(Picture):
         named = ", ".join(f"{MAP_WORDS[number]!r} {row[number]:.2f}" for number in nearest)
         others = data.similarity[~np.eye(len(MAP_WORDS), dtype=bool)]
         if not np.ptp(others):
-            return f"Table: {data.kind}. Between any two different words the similarity is {others[0]:.2f}."
-        return (
-            f"Table: {data.kind}. Nearest to {MAP_WORDS[data.word]!r}: {named}. "
-            f"Over all pairs of different words the values run from {others.min():.2f} to {others.max():.2f}."
+            return _("Table: {kind}. Between any two different words the similarity is {others:.2f}.").format(
+                kind=data.kind, others=others[0]
+            )
+        return _(
+            "Table: {kind}. Nearest to {MAP_WORDS!r}: {named}. Over all pairs of different "
+            "words the values run from {others:.2f} to {others_2:.2f}."
+        ).format(
+            kind=data.kind,
+            MAP_WORDS=MAP_WORDS[data.word],
+            named=named,
+            others=others.min(),
+            others_2=others.max(),
         )
 
 

@@ -11,6 +11,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import nn
 
+from transformer_lab.language import _
 from transformer_lab.widgets.base import Picture, choice, int_slider
 
 # ---- waves ------------------------------------------------------------------------------------------
@@ -48,9 +49,11 @@ class Waves(Picture):
 
     def controls(self) -> dict[str, Any]:
         return {
-            "position": int_slider("position", 5, 0, 63, help="the token whose code is shown on the right"),
-            "d_model": choice("d_model", [16, 32, 64], 32, help="the width of a code"),
-            "length": choice("length", [16, 32, 64], 64, help="how many positions the image shows"),
+            "position": int_slider(
+                "position", 5, 0, 63, help=_("the token whose code is shown on the right")
+            ),
+            "d_model": choice("d_model", [16, 32, 64], 32, help=_("the width of a code")),
+            "length": choice("length", [16, 32, 64], 64, help=_("how many positions the image shows")),
         }
 
     def compute(self, position: int, d_model: int, length: int) -> WaveData:
@@ -60,9 +63,9 @@ class Waves(Picture):
         left, right = figure.subplots(1, 2, width_ratios=[3, 2])
         self.image = left.imshow(data.codes, aspect="auto", cmap="RdBu_r", vmin=-1, vmax=1, origin="upper")
         self.marker = left.axhline(data.position, color="black", linewidth=1.5)
-        left.set_xlabel("dimension (low: turns fast, high: turns slowly)")
-        left.set_ylabel("position")
-        figure.colorbar(self.image, ax=left, label="value")
+        left.set_xlabel(_("dimension (low: turns fast, high: turns slowly)"))
+        left.set_ylabel(_("position"))
+        figure.colorbar(self.image, ax=left, label=_("value"))
         self.axes, self.row = (left, right), None
 
     def draw(self, data: WaveData) -> None:
@@ -73,7 +76,7 @@ class Waves(Picture):
         self.marker.set_ydata([data.position, data.position])
         if self.row is None or len(self.row) != d_model:
             right.clear()
-            right.set(ylim=(-1.1, 1.1), xlim=(-0.7, d_model - 0.3), xlabel="dimension", ylabel="value")
+            right.set(ylim=(-1.1, 1.1), xlim=(-0.7, d_model - 0.3), xlabel=_("dimension"), ylabel=_("value"))
             self.row = right.bar(
                 range(d_model), np.zeros(d_model), color=["#31688e", "#e08214"] * (d_model // 2)
             )
@@ -81,16 +84,26 @@ class Waves(Picture):
             bar.set_height(height)
         bits = "".join(str(bit) for bit in reversed(data.bits))
         right.set_title(
-            f"position {data.position} (binary {bits})\nblue: even columns, orange: odd columns", fontsize=9
+            _("position {position} (binary {bits})\nblue: even columns, orange: odd columns").format(
+                position=data.position, bits=bits
+            ),
+            fontsize=9,
         )
 
     def describe(self, data: WaveData) -> str:
         row = data.codes[data.position]
         flips = [int((np.diff(data.codes[1:, j] < 0) != 0).sum()) for j in (0, data.codes.shape[1] - 2)]
-        return (
-            f"Position {data.position}: the code begins with {row[0]:.2f}, {row[1]:.2f}. "
-            f"Over {len(data.codes)} positions the first dimension changes sign {flips[0]} times, "
-            f"the last even one {flips[1]} times."
+        return _(
+            "Position {position}: the code begins with {row:.2f}, {row_2:.2f}. Over "
+            "{codes_count} positions the first dimension changes sign {flips} times, the last "
+            "even one {flips_2} times."
+        ).format(
+            position=data.position,
+            row=row[0],
+            row_2=row[1],
+            codes_count=len(data.codes),
+            flips=flips[0],
+            flips_2=flips[1],
         )
 
 
@@ -131,7 +144,7 @@ class Similarity(Picture):
     def controls(self) -> dict[str, Any]:
         return {
             "d_model": choice("d_model", [16, 64, 128, 512], 64),
-            "reach": int_slider("farthest offset", 60, 20, 200, 10),
+            "reach": int_slider(_("farthest offset"), 60, 20, 200, 10),
         }
 
     def compute(self, d_model: int, reach: int) -> SimilarityData:
@@ -142,7 +155,7 @@ class Similarity(Picture):
         (self.line,) = self.axes.plot([], [], ".-", color="#31688e")
         (self.climb,) = self.axes.plot([], [], "o", color="#e08214", markersize=8, fillstyle="none")
         self.axes.axhline(0, color="0.7", linewidth=0.8)
-        self.axes.set(xlabel="offset between the two positions", ylabel="dot product of their codes")
+        self.axes.set(xlabel=_("offset between the two positions"), ylabel=_("dot product of their codes"))
 
     def draw(self, data: SimilarityData) -> None:
         offsets = np.arange(len(data.values))
@@ -152,10 +165,18 @@ class Similarity(Picture):
         self.axes.set(xlim=(-1, len(data.values)), ylim=(min(data.values.min(), 0) - 0.05 * top, 1.05 * top))
 
     def describe(self, data: SimilarityData) -> str:
-        return (
-            f"The dot product is {data.values[0]:.1f} at offset 0 and {data.values[-1]:.1f} at offset "
-            f"{len(data.values) - 1}. It does not only fall: from offset {data.low} to {data.high} it rises "
-            f"from {data.values[data.low]:.1f} to {data.values[data.high]:.1f}."
+        return _(
+            "The dot product is {values:.1f} at offset 0 and {values_2:.1f} at offset "
+            "{values_3}. It does not only fall: from offset {low} to {high} it rises from "
+            "{values_4:.1f} to {values_5:.1f}."
+        ).format(
+            values=data.values[0],
+            values_2=data.values[-1],
+            values_3=len(data.values) - 1,
+            low=data.low,
+            high=data.high,
+            values_4=data.values[data.low],
+            values_5=data.values[data.high],
         )
 
 

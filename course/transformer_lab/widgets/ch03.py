@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from transformer_lab import parts
+from transformer_lab.language import N_, _
 from transformer_lab.widgets.base import Picture, choice, float_slider, int_slider, switch
 from transformer_lab.widgets.fonts import label_font
 
@@ -114,7 +115,7 @@ D_K = 4
 # With one-hot keys the dot product q_i·k_j is simply q_i's number j, so these queries give those scores.
 QUERIES, KEYS = torch.tensor(2 * SCALED, dtype=torch.float32), torch.eye(D_K)
 VALUES = torch.tensor([[1.0, 0.0], [0.0, 2.0], [3.0, 1.0], [1.0, 3.0]])
-STEPS = ("scores q·k", "scores / √d_k", "mask", "weights = softmax", "out = Σ weight × value")
+STEPS = (N_("scores q·k"), "scores / √d_k", "mask", "weights = softmax", "out = Σ weight × value")
 
 
 @dataclass(frozen=True)
@@ -157,9 +158,11 @@ class Steps(Picture):
 
     def controls(self) -> dict[str, Any]:
         return {
-            "step": int_slider("step", 4, 1, 5, help="1 scores, 2 scale, 3 mask, 4 softmax, 5 weighted sum"),
-            "query": int_slider("query token", 2, 1, 4, help="the token that looks around"),
-            "causal": switch("causal mask", True, help="no token may attend to a later one"),
+            "step": int_slider(
+                "step", 4, 1, 5, help=_("1 scores, 2 scale, 3 mask, 4 softmax, 5 weighted sum")
+            ),
+            "query": int_slider(_("query token"), 2, 1, 4, help=_("the token that looks around")),
+            "causal": switch(_("causal mask"), True, help=_("no token may attend to a later one")),
             "language": choice("sentence", LANGUAGES),
         }
 
@@ -181,7 +184,7 @@ class Steps(Picture):
         self.sums = [total.text(0, f, "", va="center", fontsize=9) for f in (0, 1)]
         total.set(xlim=(0, 3.6), ylim=(1.6, -0.6), yticks=[0, 1], yticklabels=["feature 1", "feature 2"])
         total.set_xticks([])
-        total.set_xlabel("one piece for each token: its weight × its value")
+        total.set_xlabel(_("one piece for each token: its weight × its value"))
         self.total = total
 
     def draw(self, data: StepData) -> None:
@@ -189,14 +192,18 @@ class Steps(Picture):
         allowed = data.allowed if data.step > 2 else np.ones_like(data.allowed)
         self.map.show(table, allowed, data.tokens, limit=0.0 if weights else 5.0)
         self.map.axes.set_title(
-            f"step {data.step}: {STEPS[data.step - 1]}\nrows ask, columns are asked", fontsize=9
+            _("step {step}: {name}\nrows ask, columns are asked").format(
+                step=data.step, name=_(STEPS[data.step - 1])
+            ),
+            fontsize=9,
         )
         self.frame.set_y(data.query - 0.5)
         self.row.axes.set_visible(not last)
         self.total.set_visible(last)
         self.row.show(table[data.query], data.tokens, [BLUE] * len(data.tokens), 1.15 if weights else 5.8)
         self.row.axes.set_title(
-            "the marked row: " + ("how much it takes from each" if weights else "its scores"), fontsize=9
+            _("the marked row: ") + (_("how much it takes from each") if weights else _("its scores")),
+            fontsize=9,
         )
         self._add_up(data)
 
@@ -219,14 +226,15 @@ class Steps(Picture):
     def describe(self, data: StepData) -> str:
         token, table = data.tokens[data.query], data.tables[data.step - 1]
         row = ", ".join(f"{t} {number(x)}" for t, x in zip(data.tokens, table[data.query], strict=True))
-        text = f"Step {data.step}, {STEPS[data.step - 1]}. Row “{token}”: {row}."
+        text = _("Step {step}, {name}. Row “{token}”: {row}.").format(
+            step=data.step, name=_(STEPS[data.step - 1]), token=token, row=row
+        )
         if data.step == 5:
-            text += f" Its output is ({listed(data.out[data.query])})."
+            text += _(" Its output is ({listed}).").format(listed=listed(data.out[data.query]))
         if data.step > 3 and not np.allclose(table, data.expected, atol=1e-3):
-            text += (
-                f" These are your weights. Softmax over the keys gives {listed(data.expected[data.query])}:"
-                ' run check("3.6", attention).'
-            )
+            text += _(
+                ' These are your weights. Softmax over the keys gives {listed}: run check("3.6", attention).'
+            ).format(listed=listed(data.expected[data.query]))
         return text
 
 
@@ -252,7 +260,7 @@ _PAD_SCORES = np.array(
     ]
 )
 MASKS = [("causal", "causal"), ("padding", "padding"), ("both", "both"), ("none", "none")]
-TIMES = [("before softmax (your mask)", "before"), ("after softmax (weights × mask)", "after")]
+TIMES = [(N_("before softmax (your mask)"), "before"), (N_("after softmax (weights × mask)"), "after")]
 
 
 @dataclass(frozen=True)
@@ -320,7 +328,7 @@ class MaskEditor(Picture):
             "kind": choice("mask", MASKS),
             "when": choice("applied", TIMES),
             "empty": switch(
-                "first query may see nothing", False, help="hides every key from the first query"
+                _("first query may see nothing"), False, help=_("hides every key from the first query")
             ),
             "dtype": choice("numbers", ["float32", "float16", "bfloat16"]),
             "language": choice("sentence", LANGUAGES),
@@ -332,8 +340,8 @@ class MaskEditor(Picture):
     def start(self, figure: Figure, data: MaskData) -> None:
         left, right = figure.subplots(1, 2, width_ratios=[1.5, 1])
         self.map, self.row = TokenMap(left, len(data.tokens)), RowBars(right, len(data.tokens), 1.3)
-        left.set_title("weights (hatched: hidden by the mask)", fontsize=9)
-        right.set_title("sum of each row (line: 1)", fontsize=9)
+        left.set_title(_("weights (hatched: hidden by the mask)"), fontsize=9)
+        right.set_title(_("sum of each row (line: 1)"), fontsize=9)
         right.axvline(1, color="black", linewidth=1)
 
     def draw(self, data: MaskData) -> None:
@@ -345,19 +353,21 @@ class MaskEditor(Picture):
         dead = [t for t, total in zip(data.tokens, data.sums, strict=True) if np.isnan(total)]
         leak = np.where(data.allowed, 0, np.nan_to_num(data.weights)).sum()
         order = "before" if data.when == "before" else "after"
-        text = f"Mask {order} softmax, {data.dtype}. "
+        text = _("Mask {order} softmax, {dtype}. ").format(order=order, dtype=data.dtype)
         if dead:
-            text += f"Row “{dead[0]}” has no key it may attend to, and is NaN. "
+            text += _("Row “{dead}” has no key it may attend to, and is NaN. ").format(dead=dead[0])
         whole = data.sums[~np.isnan(data.sums)]
         if np.allclose(whole, 1, atol=0.01):
-            text += "Every row sums to 1" + (" but that one. " if dead else ". ")
+            text += _("Every row sums to 1") + (_(" but that one. ") if dead else ". ")
         else:
-            text += f"The rows do not sum to 1: they sum to {listed(data.sums)}. "
+            text += _("The rows do not sum to 1: they sum to {listed}. ").format(listed=listed(data.sums))
         blind = [t for t, row in zip(data.tokens, data.allowed, strict=True) if not row.any()]
         if blind and not dead and data.when == "before":
-            text += f"Row “{blind[0]}” may attend to nothing; your code gives it {listed(data.weights[0])}. "
+            text += _("Row “{blind}” may attend to nothing; your code gives it {listed}. ").format(
+                blind=blind[0], listed=listed(data.weights[0])
+            )
         elif leak > 1e-6:
-            text += f"Hidden keys still receive weight, {leak:.2f} in all. "
+            text += _("Hidden keys still receive weight, {leak:.2f} in all. ").format(leak=leak)
         return text.strip()
 
 
@@ -410,9 +420,9 @@ class Variances(Picture):
         axes = figure.subplots()
         axes.plot(WIDTHS, WIDTHS, color=GREY, linewidth=1)
         axes.axhline(1, color=GREY, linewidth=1)
-        (self.raw,) = axes.plot([], [], "o", color=ORANGE, label="variance of q·k")
-        (self.scaled,) = axes.plot([], [], "s", color=BLUE, label="variance of q·k / √d_k")
-        axes.set(xscale="log", yscale="log", xlabel="d_k", ylabel="measured variance", ylim=(0.1, 2000))
+        (self.raw,) = axes.plot([], [], "o", color=ORANGE, label=_("variance of q·k"))
+        (self.scaled,) = axes.plot([], [], "s", color=BLUE, label=_("variance of q·k / √d_k"))
+        axes.set(xscale="log", yscale="log", xlabel="d_k", ylabel=_("measured variance"), ylim=(0.1, 2000))
         axes.set_xticks(WIDTHS, [str(width) for width in WIDTHS])
         axes.minorticks_off()
         axes.legend(loc="upper left", frameon=False)
@@ -423,10 +433,16 @@ class Variances(Picture):
 
     def describe(self, data: VarianceData) -> str:
         at = WIDTHS.index(64)
-        return (
-            f"With {data.samples} samples: at d_k = 64 the variance of q·k is {data.raw[at]:.1f}, "
-            f"after division by √64 it is {data.scaled[at]:.2f}; at d_k = 512 they are {data.raw[-1]:.0f} "
-            f"and {data.scaled[-1]:.2f}."
+        return _(
+            "With {samples} samples: at d_k = 64 the variance of q·k is {raw:.1f}, after "
+            "division by √64 it is {scaled:.2f}; at d_k = 512 they are {raw_2:.0f} and "
+            "{scaled_2:.2f}."
+        ).format(
+            samples=data.samples,
+            raw=data.raw[at],
+            scaled=data.scaled[at],
+            raw_2=data.raw[-1],
+            scaled_2=data.scaled[-1],
         )
 
 
@@ -503,9 +519,11 @@ class Saturation(Picture):
 
     def controls(self) -> dict[str, Any]:
         return {
-            "d_k": choice("d_k", list(SATURATION_WIDTHS), 256, help="the width of queries and keys"),
-            "scaled": switch("divide by √d_k", False),
-            "temperature": float_slider("temperature", 1.0, 0.25, 8.0, 0.25, help="scores are divided by it"),
+            "d_k": choice("d_k", list(SATURATION_WIDTHS), 256, help=_("the width of queries and keys")),
+            "scaled": switch(_("divide by √d_k"), False),
+            "temperature": float_slider(
+                "temperature", 1.0, 0.25, 8.0, 0.25, help=_("scores are divided by it")
+            ),
         }
 
     def compute(self, d_k: int, scaled: bool, temperature: float) -> SaturationData:
@@ -515,19 +533,19 @@ class Saturation(Picture):
         self.axes = histogram, weights, gradient = figure.subplots(1, 3, width_ratios=[1.2, 1, 1.2])
         edges = np.linspace(-REACH, REACH, 61)
         self.bins = histogram.bar(edges[:-1], np.zeros(60), width=np.diff(edges), align="edge")
-        histogram.set(xlabel="score that enters softmax", yticks=[], ylim=(0, 1.05))
+        histogram.set(xlabel=_("score that enters softmax"), yticks=[], ylim=(0, 1.05))
         self.bars = weights.bar(range(1, KEYS_SEEN + 1), np.zeros(KEYS_SEEN))
-        weights.set(ylim=(0, 1.05), xlabel="key, largest weight first", xticks=range(1, KEYS_SEEN + 1))
-        weights.set_title("weights of one query", fontsize=10)
+        weights.set(ylim=(0, 1.05), xlabel=_("key, largest weight first"), xticks=range(1, KEYS_SEEN + 1))
+        weights.set_title(_("weights of one query"), fontsize=10)
         self.lines = {}
         for on, colour, marker in ((False, ORANGE, "o-"), (True, BLUE, "s-")):
-            label = "divided by √d_k" if on else "not divided"
+            label = _("divided by √d_k") if on else _("not divided")
             (self.lines[on],) = gradient.plot(
                 SATURATION_WIDTHS, data.gradients[on], marker, color=colour, label=label
             )
         (self.here,) = gradient.plot([], [], "o", markersize=14, fillstyle="none", color="black")
         gradient.set(xscale="log", ylim=(0, 0.6), xlabel="d_k")
-        gradient.set_title("gradient that is left", fontsize=10)
+        gradient.set_title(_("gradient that is left"), fontsize=10)
         gradient.set_xticks(SATURATION_WIDTHS, [str(width) for width in SATURATION_WIDTHS])
         gradient.minorticks_off()
         gradient.legend(frameon=False, fontsize=8)
@@ -535,7 +553,7 @@ class Saturation(Picture):
     def draw(self, data: SaturationData) -> None:
         histogram = self.axes[0]
         colour = BLUE if data.scaled else ORANGE
-        counts, _ = np.histogram(
+        counts, _edges = np.histogram(
             np.clip(data.scores, -REACH, REACH), bins=len(self.bins), range=(-REACH, REACH)
         )
         for bar, height in zip(
@@ -543,7 +561,9 @@ class Saturation(Picture):
         ):
             bar.set_height(height)
             bar.set_color(colour)
-        histogram.set_title(f"scores: standard deviation {data.scores.std():.2f}", fontsize=10)
+        histogram.set_title(
+            _("scores: standard deviation {scores:.2f}").format(scores=data.scores.std()), fontsize=10
+        )
         for on, line in self.lines.items():
             line.set_ydata(data.gradients[on])
         at = SATURATION_WIDTHS.index(data.d_k)
@@ -552,11 +572,20 @@ class Saturation(Picture):
     def describe(self, data: SaturationData) -> str:
         at = SATURATION_WIDTHS.index(data.d_k)
         this, other = data.gradients[data.scaled][at], data.gradients[not data.scaled][at]
-        how, without = ("divided by √d_k", "without") if data.scaled else ("as they are", "with")
-        return (
-            f"d_k = {data.d_k}, scores {how}, temperature {data.temperature:g}: the largest of {KEYS_SEEN} "
-            f"weights is {data.largest:.2f} on average, and the gradient that is left measures {this:.3f} "
-            f"({other:.3f} {without} the division)."
+        how, without = (_("divided by √d_k"), "without") if data.scaled else (_("as they are"), "with")
+        return _(
+            "d_k = {d_k}, scores {how}, temperature {temperature:g}: the largest of "
+            "{KEYS_SEEN} weights is {largest:.2f} on average, and the gradient that is left "
+            "measures {this:.3f} ({other:.3f} {without} the division)."
+        ).format(
+            d_k=data.d_k,
+            how=how,
+            temperature=data.temperature,
+            KEYS_SEEN=KEYS_SEEN,
+            largest=data.largest,
+            this=this,
+            other=other,
+            without=without,
         )
 
 

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from torch import nn
 
+from transformer_lab.language import N_, _
 from transformer_lab.widgets.base import Picture, choice
 from transformer_lab.widgets.fonts import label_font
 
@@ -61,12 +62,16 @@ def merge_data(merge_heads: Callable, h: int) -> SplitData:
 def _heads_of(result: Any, shape: tuple[int, ...]) -> np.ndarray:
     """Return the learner's result as an array of `shape`. Raises ValueError that names both shapes."""
     if not isinstance(result, torch.Tensor):
-        raise ValueError(f"the result is a {type(result).__name__}, not a tensor")
+        raise ValueError(_("the result is a {name}, not a tensor").format(name=type(result).__name__))
     array = result.detach().cpu().numpy()
     if array.shape == (1, *shape):
         array = array[0]
     if array.shape != shape:
-        raise ValueError(f"the result has shape {list(result.shape)}; {[1, *shape[-3:]]} can be drawn")
+        raise ValueError(
+            _("the result has shape {shape}; {shape_2} can be drawn").format(
+                shape=list(result.shape), shape_2=[1, *shape[-3:]]
+            )
+        )
     return array
 
 
@@ -80,14 +85,18 @@ class HeadSplit(Picture):
     """Three panels: before, the learner's own, and the same by a bare view. One colour for each token."""
 
     size = (9.6, 4.0)
-    titles = ("x [n, d]: a row for each token", "your split_heads(x, h)", "x.view(B, h, n, d_k): wrong")
+    titles = (
+        N_("x [n, d]: a row for each token"),
+        N_("your split_heads(x, h)"),
+        "x.view(B, h, n, d_k): wrong",
+    )
 
     def __init__(self, function: Callable, data: Callable[[Callable, int], SplitData] = split_data):
         self.function, self.data_of = function, data
         super().__init__()
 
     def controls(self) -> dict[str, Any]:
-        return {"h": choice("heads h", [1, 2, 4, 8], 2, help="how many heads share the eight features")}
+        return {"h": choice(_("heads h"), [1, 2, 4, 8], 2, help=_("how many heads share the eight features"))}
 
     def compute(self, h: int) -> SplitData:
         return self.data_of(self.function, h)
@@ -105,17 +114,19 @@ class HeadSplit(Picture):
         own, wrong = data.strangers
         rows = data.after.size // data.after.shape[-1]
         judged = (
-            f"all {rows} rows hold their own token"
+            _("all {rows} rows hold their own token").format(rows=rows)
             if own == 0
-            else f"{own} of {rows} rows hold numbers of another token"
+            else _("{own} of {rows} rows hold numbers of another token").format(own=own, rows=rows)
         )
-        return f"Yours: {judged}. The wrong one: {wrong} of {rows} rows hold numbers of another token."
+        return _(
+            "Yours: {judged}. The wrong one: {wrong} of {rows} rows hold numbers of another token."
+        ).format(judged=judged, wrong=wrong, rows=rows)
 
 
 class HeadMerge(HeadSplit):
     """The way back: heads, the learner's merge, and a reshape that forgot the transpose."""
 
-    titles = ("heads [h, n, d_k]", "your merge_heads(x)", "x.reshape(B, n, d): wrong")
+    titles = ("heads [h, n, d_k]", N_("your merge_heads(x)"), "x.reshape(B, n, d): wrong")
 
 
 def _draw_blocks(axes: Axes, title: str, array: np.ndarray) -> None:
@@ -165,7 +176,7 @@ SENTENCES = {
     "the cat saw the dog": ("the", "cat", "saw", "the", "dog"),
     "猫 看见 狗 , 狗 跑 了": ("猫", "看见", "狗", ",", "狗", "跑", "了"),
 }
-TASKS = ("the token before", "the same word", "the first token", "all tokens alike")
+TASKS = (N_("the token before"), N_("the same word"), N_("the first token"), N_("all tokens alike"))
 _FREQUENCIES = 1.0 / 10 ** (np.arange(D_K // 2) / 4)  # eight turning speeds, from 1 down to 10^(-7/4)
 
 
@@ -245,7 +256,11 @@ def grid_data(attention: Callable[..., nn.Module], sentence: str, head: int) -> 
             changes.append(((module(x, x, x) - whole).norm(dim=-1) / size)[0].numpy() * 100)
             module.W_o.weight[:, columns] = kept
     if weights.shape != (HEADS, len(tokens), len(tokens)):
-        raise ValueError(f"weights has shape {list(weights.shape)} after the batch axis; [h, n, n] is needed")
+        raise ValueError(
+            _("weights has shape {shape} after the batch axis; [h, n, n] is needed").format(
+                shape=list(weights.shape)
+            )
+        )
     return GridData(tokens, weights, np.array(changes), head)
 
 
@@ -261,7 +276,7 @@ class HeadGrid(Picture):
     def controls(self) -> dict[str, Any]:
         return {
             "sentence": choice("sentence", list(SENTENCES)),
-            "head": choice("head to look at and to leave out", list(range(HEADS)), 0),
+            "head": choice(_("head to look at and to leave out"), list(range(HEADS)), 0),
         }
 
     def compute(self, sentence: str, head: int) -> GridData:
@@ -273,7 +288,7 @@ class HeadGrid(Picture):
         self.thumbnails = [figure.add_subplot(grid[head // 2, 1 + head % 2]) for head in range(HEADS)]
         self.total, self.single = figure.add_subplot(grid[0, 3]), figure.add_subplot(grid[1, 3])
         self.image = self.large.imshow(data.weights[0], vmin=0, vmax=1, cmap="viridis")
-        figure.colorbar(self.image, ax=self.large, label="weight", shrink=0.7)
+        figure.colorbar(self.image, ax=self.large, label=_("weight"), shrink=0.7)
         self.small = [
             axes.imshow(data.weights[0], vmin=0, vmax=1, cmap="viridis") for axes in self.thumbnails
         ]
@@ -289,7 +304,7 @@ class HeadGrid(Picture):
             axes.set(xticks=[], yticks=[])
         _name_axis(self.large, data.tokens, "x")
         _name_axis(self.large, data.tokens, "y")
-        self.large.set(xlabel="looks at (key)", ylabel="token that asks (query)")
+        self.large.set(xlabel=_("looks at (key)"), ylabel=_("token that asks (query)"))
         for text in list(self.large.texts):
             text.remove()
         self.numbers = [
@@ -315,12 +330,12 @@ class HeadGrid(Picture):
     def _draw_bars(self, data: GridData) -> None:
         self.total.clear()
         self.total.bar(range(HEADS), data.changes.mean(axis=1), color=_colours(HEADS, data.head))
-        self.total.set(xticks=range(HEADS), ylim=(0, 100), ylabel="change, %")
-        self.total.set_title("output without head …", fontsize=9)
+        self.total.set(xticks=range(HEADS), ylim=(0, 100), ylabel=_("change, %"))
+        self.total.set_title(_("output without head …"), fontsize=9)
         self.single.clear()
         self.single.bar(range(len(data.tokens)), data.changes[data.head], color="#e08214")
-        self.single.set(ylim=(0, 100), ylabel="change, %")
-        self.single.set_title(f"without head {data.head}, by token", fontsize=9)
+        self.single.set(ylim=(0, 100), ylabel=_("change, %"))
+        self.single.set_title(_("without head {head}, by token").format(head=data.head), fontsize=9)
         _name_axis(self.single, data.tokens, "x")
 
     def describe(self, data: GridData) -> str:
@@ -328,10 +343,18 @@ class HeadGrid(Picture):
         query = len(data.tokens) - 1
         key = int(weights[query].argmax())
         losses = ", ".join(f"{change:.0f}" for change in data.changes.mean(axis=1))
-        return (
-            f"Head {data.head}: '{data.tokens[query]}' (token {query}) attends most to '{data.tokens[key]}' "
-            f"(token {key}), {weights[query, key]:.2f}. Without head 0, 1, 2, 3 the output changes by "
-            f"{losses} percent."
+        return _(
+            "Head {head}: '{tokens}' (token {query}) attends most to '{tokens_2}' (token "
+            "{key}), {weights:.2f}. Without head 0, 1, 2, 3 the output changes by {losses} "
+            "percent."
+        ).format(
+            head=data.head,
+            tokens=data.tokens[query],
+            query=query,
+            tokens_2=data.tokens[key],
+            key=key,
+            weights=weights[query, key],
+            losses=losses,
         )
 
 

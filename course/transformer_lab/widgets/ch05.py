@@ -11,6 +11,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import nn
 
+from transformer_lab.language import _
 from transformer_lab.widgets.base import Picture, choice, float_slider, int_slider, switch
 
 BLUE, ORANGE, GREY = "#31688e", "#e08214", "0.65"
@@ -114,11 +115,13 @@ class Depth(Picture):
 
     def controls(self) -> dict[str, Any]:
         return {
-            "order": choice("order", ["Post-Norm", "Pre-Norm", "no norm"], help="where the norm stands"),
-            "residual": switch("residual", True, help="whether x is added to what the sublayer returns"),
+            "order": choice(
+                "order", ["Post-Norm", "Pre-Norm", _("no norm")], help=_("where the norm stands")
+            ),
+            "residual": switch("residual", True, help=_("whether x is added to what the sublayer returns")),
             "depth": int_slider("layers", 24, 4, 48, 4),
-            "gamma": float_slider("γ", 1.0, 0.25, 2.0, 0.25, help="every norm multiplies by it (weight)"),
-            "beta": float_slider("β", 0.0, -1.0, 1.0, 0.25, help="every norm adds it (bias)"),
+            "gamma": float_slider("γ", 1.0, 0.25, 2.0, 0.25, help=_("every norm multiplies by it (weight)")),
+            "beta": float_slider("β", 0.0, -1.0, 1.0, 0.25, help=_("every norm adds it (bias)")),
         }
 
     def compute(
@@ -132,18 +135,18 @@ class Depth(Picture):
 
     def start(self, figure: Figure, data: tuple[str, DepthData]) -> None:
         left, middle, right = self.axes = figure.subplots(1, 3)
-        (self.std,) = left.plot([], [], ".-", color=BLUE, label="spread (standard deviation)")
-        (self.mean,) = left.plot([], [], ".-", color=ORANGE, label="mean")
+        (self.std,) = left.plot([], [], ".-", color=BLUE, label=_("spread (standard deviation)"))
+        (self.mean,) = left.plot([], [], ".-", color=ORANGE, label=_("mean"))
         (self.kept,) = middle.plot([], [], ".-", color=BLUE)
         (self.gradient,) = right.plot([], [], ".-", color=BLUE)
-        left.set(yscale="symlog", ylim=(-2, 60), ylabel="over a token's features")
+        left.set(yscale="symlog", ylim=(-2, 60), ylabel=_("over a token's features"))
         left.set_yticks([-1, 0, 1, 10], ["−1", "0", "1", "10"])
         left.legend(fontsize=8, loc="upper left", frameon=False)
-        middle.set(ylim=(-0.3, 1.05), ylabel="cosine with the stack's input")
-        right.set(yscale="log", ylim=(1e-12, 1e5), ylabel="norm of the gradient at the input")
+        middle.set(ylim=(-0.3, 1.05), ylabel=_("cosine with the stack's input"))
+        right.set(yscale="log", ylim=(1e-12, 1e5), ylabel=_("norm of the gradient at the input"))
         for axes in self.axes:
             axes.axhline(1.0 if axes is left else 0.0, color="0.85", linewidth=0.8, zorder=0)
-            axes.set_xlabel("layer")
+            axes.set_xlabel(_("layer"))
         self.title = figure.suptitle("", fontsize=10)
 
     def draw(self, data: tuple[str, DepthData]) -> None:
@@ -162,11 +165,18 @@ class Depth(Picture):
 
     def describe(self, data: tuple[str, DepthData]) -> str:
         name, d = data
-        return (
-            f"{name}, {len(d.std)} layers: after the last layer a token's spread is {_short(d.std[-1])}, "
-            f"its mean {d.mean[-1]:.2f} and its cosine with what came in {d.kept[-1]:.2f}. "
-            f"The gradient's norm is {_short(d.gradient[-1])} at the last layer's input and "
-            f"{_short(d.gradient[0])} at the first's."
+        return _(
+            "{name}, {std_count} layers: after the last layer a token's spread is {short}, its "
+            "mean {mean:.2f} and its cosine with what came in {kept:.2f}. The gradient's norm "
+            "is {short_2} at the last layer's input and {short_3} at the first's."
+        ).format(
+            name=name,
+            std_count=len(d.std),
+            short=_short(d.std[-1]),
+            mean=d.mean[-1],
+            kept=d.kept[-1],
+            short_2=_short(d.gradient[-1]),
+            short_3=_short(d.gradient[0]),
         )
 
 
@@ -228,10 +238,10 @@ class Gradients(Picture):
 
     def start(self, figure: Figure, data: GradientData) -> None:
         self.axes = figure.subplots()
-        (self.with_it,) = self.axes.plot([], [], ".-", color=BLUE, label="with residual")
-        (self.without,) = self.axes.plot([], [], ".-", color=ORANGE, label="without")
+        (self.with_it,) = self.axes.plot([], [], ".-", color=BLUE, label=_("with residual"))
+        (self.without,) = self.axes.plot([], [], ".-", color=ORANGE, label=_("without"))
         self.axes.set(
-            yscale="log", ylim=(1e-14, 1e5), xlabel="layer", ylabel="norm of the gradient at its input"
+            yscale="log", ylim=(1e-14, 1e5), xlabel=_("layer"), ylabel=_("norm of the gradient at its input")
         )
         self.axes.legend(loc="lower right", frameon=False)
 
@@ -243,10 +253,15 @@ class Gradients(Picture):
 
     def describe(self, data: GradientData) -> str:
         plain, residual = data.plain, data.residual
-        return (
-            f"{len(plain)} layers: without a residual the gradient's norm is {_short(plain[-1])} at the last "
-            f"layer and {_short(plain[0])} at the first; with it, {_short(residual[-1])} and "
-            f"{_short(residual[0])}."
+        return _(
+            "{plain_count} layers: without a residual the gradient's norm is {short} at the "
+            "last layer and {short_2} at the first; with it, {short_3} and {short_4}."
+        ).format(
+            plain_count=len(plain),
+            short=_short(plain[-1]),
+            short_2=_short(plain[0]),
+            short_3=_short(residual[-1]),
+            short_4=_short(residual[0]),
         )
 
 
@@ -306,8 +321,8 @@ class Geometry(Picture):
     def controls(self) -> dict[str, Any]:
         return {
             "norm": choice("norm", list(self.norms)),
-            "stretch": float_slider("γ of feature 1", 1.0, 0.0, 2.0, 0.25),
-            "turn": int_slider("turn the view", 15, 0, 360, 5, help="degrees around the vertical axis"),
+            "stretch": float_slider(_("γ of feature 1"), 1.0, 0.0, 2.0, 0.25),
+            "turn": int_slider(_("turn the view"), 15, 0, 360, 5, help=_("degrees around the vertical axis")),
         }
 
     def compute(self, norm: str, stretch: float, turn: int) -> tuple[str, int, GeometryData]:
@@ -315,15 +330,20 @@ class Geometry(Picture):
 
     def start(self, figure: Figure, data: tuple[str, int, GeometryData]) -> None:
         self.axes = figure.add_subplot(projection="3d")
-        self.before = self.axes.scatter([], [], [], s=8, color=GREY, depthshade=False, label="before")
-        self.after = self.axes.scatter([], [], [], s=14, color=BLUE, depthshade=False, label="after")
+        self.before = self.axes.scatter([], [], [], s=8, color=GREY, depthshade=False, label=_("before"))
+        self.after = self.axes.scatter([], [], [], s=14, color=BLUE, depthshade=False, label=_("after"))
         self.axes.plot([-1.6, 1.6], [-1.6, 1.6], [-1.6, 1.6], color=ORANGE, linewidth=1.2, label="(1, 1, 1)")
         u, v = np.meshgrid(np.linspace(0, 2 * np.pi, 25), np.linspace(0, np.pi, 13))
         sphere = np.sqrt(3) * np.array([np.cos(u) * np.sin(v), np.sin(u) * np.sin(v), np.cos(v)])
         self.axes.plot_wireframe(*sphere, color="0.8", linewidth=0.3)
         limits = (-2.2, 2.2)
         self.axes.set(
-            xlim=limits, ylim=limits, zlim=limits, xlabel="feature 1", ylabel="feature 2", zlabel="feature 3"
+            xlim=limits,
+            ylim=limits,
+            zlim=limits,
+            xlabel=_("feature 1"),
+            ylabel=_("feature 2"),
+            zlabel="feature 3",
         )
         self.axes.set(xticks=[-2, 0, 2], yticks=[-2, 0, 2], zticks=[-2, 0, 2])
         self.axes.set_box_aspect((1, 1, 1), zoom=0.93)
@@ -336,22 +356,26 @@ class Geometry(Picture):
         self.after._offsets3d = tuple(d.after.T)
         # at this height and 45 degrees the eye looks along (1, 1, 1)
         self.axes.view_init(elev=35.3, azim=turn)
-        self.axes.set_title(f"{name} on vectors of 3 features; the sphere has radius √3", fontsize=10)
+        self.axes.set_title(
+            _("{name} on vectors of 3 features; the sphere has radius √3").format(name=name), fontsize=10
+        )
 
     def describe(self, data: tuple[str, int, GeometryData]) -> str:
-        name, _, d = data
+        name, _kind, d = data
         low, high = d.lengths.min(), d.lengths.max()
         length = f"{high:.2f}" if high - low < 0.005 else f"between {low:.2f} and {high:.2f}"
         most = np.abs(d.sums).max()
         sums = (
-            "sum to 0"
+            _("sum to 0")
             if most < 0.005
-            else f"sum to anything between {d.sums.min():.2f} and {d.sums.max():.2f}"
+            else _("sum to anything between {sums:.2f} and {sums_2:.2f}").format(
+                sums=d.sums.min(), sums_2=d.sums.max()
+            )
         )
-        return (
-            f"{name}, γ of feature 1 at {d.gamma[0]:.2f}: after it, the {len(d.after)} vectors have length "
-            f"{length} (√3 is 1.73), and their features {sums}."
-        )
+        return _(
+            "{name}, γ of feature 1 at {gamma:.2f}: after it, the {after_count} vectors have "
+            "length {length} (√3 is 1.73), and their features {sums}."
+        ).format(name=name, gamma=d.gamma[0], after_count=len(d.after), length=length, sums=sums)
 
 
 def geometry(**norms: Callable[..., nn.Module]) -> Geometry:

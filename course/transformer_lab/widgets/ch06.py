@@ -11,6 +11,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import nn
 
+from transformer_lab.language import _
 from transformer_lab.widgets.base import Picture, choice, int_slider
 
 BLUE, ORANGE, GREEN, GREY = "#31688e", "#e08214", "#35a07a", "0.6"
@@ -133,8 +134,10 @@ class Bends(Picture):
 
     def controls(self) -> dict[str, Any]:
         return {
-            "activation": choice("activation", list(self.blocks), help="what stands between the linear maps"),
-            "multiplier": choice("d_ff / d_model", [1, 2, 4, 8, 16], 4, help="how much the block widens"),
+            "activation": choice(
+                "activation", list(self.blocks), help=_("what stands between the linear maps")
+            ),
+            "multiplier": choice("d_ff / d_model", [1, 2, 4, 8, 16], 4, help=_("how much the block widens")),
         }
 
     def compute(self, activation: str, multiplier: int) -> tuple[str, BendData]:
@@ -142,33 +145,33 @@ class Bends(Picture):
 
     def start(self, figure: Figure, data: tuple[str, BendData]) -> None:
         left, right = self.axes = figure.subplots(1, 2, width_ratios=[3, 2])
-        left.plot(data[1].x, data[1].target, color=GREY, linewidth=4, alpha=0.5, label="wanted")
-        (self.curve,) = left.plot([], [], color=BLUE, label="the block's output")
-        left.set(ylim=(-2.6, 2.6), xlim=(-3, 3), xlabel="a feature of the token", ylabel="output")
+        left.plot(data[1].x, data[1].target, color=GREY, linewidth=4, alpha=0.5, label=_("wanted"))
+        (self.curve,) = left.plot([], [], color=BLUE, label=_("the block's output"))
+        left.set(ylim=(-2.6, 2.6), xlim=(-3, 3), xlabel=_("a feature of the token"), ylabel=_("output"))
         left.legend(loc="upper left", frameon=False, fontsize=9)
         self.image = right.imshow(data[1].influence, cmap="cividis", vmin=0)
-        right.set(xlabel="input token j", ylabel="output token i")
-        right.set_title("how much output i depends on input j", fontsize=10)
+        right.set(xlabel=_("input token j"), ylabel=_("output token i"))
+        right.set_title(_("how much output i depends on input j"), fontsize=10)
         figure.colorbar(self.image, ax=right)
 
     def draw(self, data: tuple[str, BendData]) -> None:
         name, d = data
         self.curve.set_data(d.x, d.curve)
-        self.axes[0].set_title(f"{name}, {d.d_ff} inner units", fontsize=10)
+        self.axes[0].set_title(_("{name}, {d_ff} inner units").format(name=name, d_ff=d.d_ff), fontsize=10)
         self.image.set_data(d.influence)
         self.image.set_clim(0, float(d.influence.max()))
 
     def describe(self, data: tuple[str, BendData]) -> str:
         name, d = data
         alone = (
-            "a token's output depends on its own input and on no other token"
+            _("a token's output depends on its own input and on no other token")
             if d.alone
-            else "a token's output depends on other tokens, too"
+            else _("a token's output depends on other tokens, too")
         )
-        return (
-            f"Activation {name}, {d.d_ff} inner units: the curve misses the wanted one by {d.miss:.3f} "
-            f"on average; {alone}."
-        )
+        return _(
+            "Activation {name}, {d_ff} inner units: the curve misses the wanted one by "
+            "{miss:.3f} on average; {alone}."
+        ).format(name=name, d_ff=d.d_ff, miss=d.miss, alone=alone)
 
 
 def bends(feed_forward: Block, gelu: Callable | None = None, swiglu: Block | None = None) -> Bends:
@@ -241,8 +244,8 @@ class Shares(Picture):
         return {
             "d_model": choice("d_model", [256, 512, 768, 1024], 512),
             "multiplier": choice("d_ff / d_model", [1, 2, 4, 8], 4),
-            "N": int_slider("layers N", 6, 1, 12),
-            "vocabulary": choice("vocabulary V", [0, 8000, 37000, 128000], 37000),
+            "N": int_slider(_("layers N"), 6, 1, 12),
+            "vocabulary": choice(_("vocabulary V"), [0, 8000, 37000, 128000], 37000),
         }
 
     def compute(self, d_model: int, multiplier: int, N: int, vocabulary: int) -> ShareData:
@@ -259,7 +262,7 @@ class Shares(Picture):
             key: self.axes.text(0, 0, "", ha="center", va="center", color="white") for key in self.bars
         }
         self.axes.invert_yaxis()
-        self.axes.set_xlabel("million parameters")
+        self.axes.set_xlabel(_("million parameters"))
         self.axes.legend(loc="center right", frameon=False)
 
     def draw(self, data: ShareData) -> None:
@@ -274,25 +277,33 @@ class Shares(Picture):
                 word.set_text(f"{data.share(place, kind):.0%}" if width > 0.06 * widest else "")
                 left += width
         self.axes.set_xlim(0, widest * 1.25)
-        self.axes.set_title(f"{data.total / 1e6:.1f} million in all", fontsize=10)
+        self.axes.set_title(_("{total:.1f} million in all").format(total=data.total / 1000000.0), fontsize=10)
 
     def describe(self, data: ShareData) -> str:
         millions = {place: sum(kinds.values()) / 1e6 for place, kinds in data.counts.items()}
         held = sum(data.counts["encoder"].values())
-        return (
-            f"{data.total / 1e6:.1f} million parameters: encoder {millions['encoder']:.1f}, "
-            f"decoder {millions['decoder']:.1f}, embeddings {millions['embeddings']:.1f}. "
-            f"The feed-forward blocks hold {data.share('encoder', 'feed-forward'):.0%} of the encoder and "
-            f"{data.share('decoder', 'feed-forward'):.0%} of the decoder."
-            f"{self._agreement(data.formula, held)}"
+        return _(
+            "{total:.1f} million parameters: encoder {millions:.1f}, decoder {millions_2:.1f}, "
+            "embeddings {millions_3:.1f}. The feed-forward blocks hold {data:.0%} of the "
+            "encoder and {data_2:.0%} of the decoder.{self}"
+        ).format(
+            total=data.total / 1000000.0,
+            millions=millions["encoder"],
+            millions_2=millions["decoder"],
+            millions_3=millions["embeddings"],
+            data=data.share("encoder", "feed-forward"),
+            data_2=data.share("decoder", "feed-forward"),
+            self=self._agreement(data.formula, held),
         )
 
     @staticmethod
     def _agreement(formula: int | None, held: int) -> str:
         if formula is None:
             return ""
-        verdict = "they agree" if formula == held else "they differ"
-        return f" Your encoder_parameters says {formula:,}, your layers hold {held:,}: {verdict}."
+        verdict = _("they agree") if formula == held else _("they differ")
+        return _(" Your encoder_parameters says {formula:,}, your layers hold {held:,}: {verdict}.").format(
+            formula=formula, held=held, verdict=verdict
+        )
 
 
 def parameter_shares(

@@ -14,14 +14,15 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import nn
 
+from transformer_lab.language import N_, _
 from transformer_lab.widgets.base import Picture, choice, int_slider
 
 LENGTH, WIDTH, HEADS, SOURCE = 8, 16, 2, 5  # a small decoder: 8 target tokens, d = 16, 5 source tokens
 MASKS = [
-    ("causal (yours)", "causal"),
-    ("no mask", "none"),
-    ("yours, transposed", "transposed"),
-    ("one token too far", "ahead"),
+    (N_("causal (yours)"), "causal"),
+    (N_("no mask"), "none"),
+    (N_("yours, transposed"), "transposed"),
+    (N_("one token too far"), "ahead"),
 ]
 FAINTEST = 1e-4  # the colours' lower end, as a share of the strongest gradient
 
@@ -86,8 +87,8 @@ class LeakMap(Picture):
 
     def controls(self) -> dict[str, Any]:
         return {
-            "mask": choice("mask", MASKS, "causal", help="the target mask that your decoder is given"),
-            "layers": int_slider("layers N", 2, 1, 4, help="how many decoder layers"),
+            "mask": choice("mask", MASKS, "causal", help=_("the target mask that your decoder is given")),
+            "layers": int_slider(_("layers N"), 2, 1, 4, help=_("how many decoder layers")),
         }
 
     def compute(self, mask: str, layers: int) -> LeakData:
@@ -103,8 +104,8 @@ class LeakMap(Picture):
             for j in range(LENGTH):
                 cell = Rectangle((j - 0.5, i - 0.5), 1, 1, fill=False, linewidth=0)
                 self.cells[i, j] = axes.add_patch(cell)
-        axes.set(xlabel="input j", ylabel="output i", xticks=range(LENGTH), yticks=range(LENGTH))
-        figure.colorbar(self.image, ax=axes, label="gradient of output i by input j (largest = 1)")
+        axes.set(xlabel=_("input j"), ylabel=_("output i"), xticks=range(LENGTH), yticks=range(LENGTH))
+        figure.colorbar(self.image, ax=axes, label=_("gradient of output i by input j (largest = 1)"))
         self.title = axes.set_title(" ", fontsize=10)
 
     def draw(self, data: LeakData) -> None:
@@ -115,16 +116,22 @@ class LeakMap(Picture):
             cell.set_edgecolor("#d62728" if leak else "0.75")
             cell.set_zorder(3 if leak else 2)
         self.title.set_text(
-            "nothing leaks" if not data.leaks else f"{data.leaks} of 28 future cells leak (framed in red)"
+            _("nothing leaks")
+            if not data.leaks
+            else _("{leaks} of 28 future cells leak (framed in red)").format(leaks=data.leaks)
         )
 
     def describe(self, data: LeakData) -> str:
         label = next(label for label, kind in MASKS if kind == data.mask)
-        begin = f"Mask: {label}; {data.layers} layer{'s' if data.layers > 1 else ''}. "
+        begin = _("Mask: {label}; {layers} layer{value}. ").format(
+            label=label, layers=data.layers, value="s" if data.layers > 1 else ""
+        )
         if not data.leaks:
-            return begin + "No output depends on a later input: nothing leaks."
+            return begin + _("No output depends on a later input: nothing leaks.")
         ahead = "1 token" if data.reach == 1 else f"{data.reach} tokens"
-        return begin + f"{data.leaks} of 28 future cells are not zero; outputs see up to {ahead} ahead."
+        return begin + _("{leaks} of 28 future cells are not zero; outputs see up to {ahead} ahead.").format(
+            leaks=data.leaks, ahead=ahead
+        )
 
 
 def leak_map(decoder: Callable[..., nn.Module], causal: Callable[[int], torch.Tensor]) -> LeakMap:

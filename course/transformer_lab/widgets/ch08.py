@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
+from transformer_lab.language import _
 from transformer_lab.widgets.base import Picture, float_slider, int_slider
 
 # ---- sampling bars ----------------------------------------------------------------------------------
@@ -53,9 +54,9 @@ class SamplingBars(Picture):
 
     def controls(self) -> dict[str, Any]:
         return {
-            "temperature": float_slider("temperature", 1.0, 0.0, 2.0, 0.1, help="0 is argmax"),
-            "top_k": int_slider("k (0: off)", 6, 0, len(LOGITS), help="keep the k likeliest"),
-            "top_p": float_slider("p (1: off)", 0.8, 0.05, 1.0, 0.05, help="keep a mass of at least p"),
+            "temperature": float_slider("temperature", 1.0, 0.0, 2.0, 0.1, help=_("0 is argmax")),
+            "top_k": int_slider("k (0: off)", 6, 0, len(LOGITS), help=_("keep the k likeliest")),
+            "top_p": float_slider("p (1: off)", 0.8, 0.05, 1.0, 0.05, help=_("keep a mass of at least p")),
         }
 
     def compute(self, temperature: float, top_k: int, top_p: float) -> SamplingData:
@@ -63,10 +64,10 @@ class SamplingBars(Picture):
 
     def start(self, figure: Figure, data: SamplingData) -> None:
         axes, places = figure.subplots(), np.arange(len(LOGITS))
-        axes.bar(places - 0.2, data.model, 0.4, color="0.75", label="model (T = 1)")
-        self.bars = axes.bar(places + 0.2, data.model, 0.4, color="#31688e", label="after T, k, p")
+        axes.bar(places - 0.2, data.model, 0.4, color="0.75", label=_("model (T = 1)"))
+        self.bars = axes.bar(places + 0.2, data.model, 0.4, color="#31688e", label=_("after T, k, p"))
         self.numbers = [axes.text(x + 0.2, 0, "", ha="center", va="bottom", fontsize=8) for x in places]
-        axes.set(ylim=(0, 1.08), ylabel="probability", xlabel="the cat sat on the …")
+        axes.set(ylim=(0, 1.08), ylabel=_("probability"), xlabel=_("the cat sat on the …"))
         axes.set_xticks(places, NEXT_WORDS)
         axes.legend(loc="upper right", frameon=False)
         self.title = axes.set_title(" ", fontsize=10)
@@ -76,14 +77,27 @@ class SamplingBars(Picture):
             bar.set_height(height)
             number.set_y(height + 0.01)
             number.set_text(f"{height:.2f}" if height else "")
-        self.title.set_text(f"{data.options}: {data.kept} of {len(LOGITS)} words stay")
+        self.title.set_text(
+            _("{options}: {kept} of {LOGITS_count} words stay").format(
+                options=data.options, kept=data.kept, LOGITS_count=len(LOGITS)
+            )
+        )
 
     def describe(self, data: SamplingData) -> str:
         best = int(data.filtered.argmax())
-        words = "1 of 10 words stays" if data.kept == 1 else f"{data.kept} of 10 words stay"
-        return (
-            f"{data.options}: {words}. '{NEXT_WORDS[best]}' has {data.filtered[best]:.2f}; "
-            f"in the model it has {data.model[best]:.2f}."
+        words = (
+            _("1 of 10 words stays")
+            if data.kept == 1
+            else _("{kept} of 10 words stay").format(kept=data.kept)
+        )
+        return _(
+            "{options}: {words}. '{NEXT_WORDS}' has {filtered:.2f}; in the model it has {model:.2f}."
+        ).format(
+            options=data.options,
+            words=words,
+            NEXT_WORDS=NEXT_WORDS[best],
+            filtered=data.filtered[best],
+            model=data.model[best],
         )
 
 
@@ -171,7 +185,9 @@ def tree_data(beam_search: Callable[..., list[int]], width: int, length_penalty:
     drawn |= {path[:i] for path in (result, likeliest) for i in range(1, len(path) + 1)}
     kept = {*asked, *_ended(asked, grown, width)}
     nodes = tuple(Node(words, probability(words), words in kept) for words in sorted(drawn))
-    said = f"width {width}, length penalty {length_penalty:.1f}"
+    said = _("width {width}, length penalty {length_penalty:.1f}").format(
+        width=width, length_penalty=length_penalty
+    )
     return TreeData(nodes, result, likeliest, len(asked), said)
 
 
@@ -219,9 +235,9 @@ class DecodeTree(Picture):
 
     def controls(self) -> dict[str, Any]:
         return {
-            "width": int_slider("width", 2, 1, 5, help="how many hypotheses survive each step"),
+            "width": int_slider("width", 2, 1, 5, help=_("how many hypotheses survive each step")),
             "length_penalty": float_slider(
-                "length penalty", 0.0, 0.0, 1.5, 0.1, help="the exponent of length"
+                _("length penalty"), 0.0, 0.0, 1.5, 0.1, help=_("the exponent of length")
             ),
         }
 
@@ -237,7 +253,10 @@ class DecodeTree(Picture):
         axes.clear()
         axes.set_axis_off()
         axes.set(xlim=(-0.3, 4.9), ylim=(max(heights.values()) + 0.7, -0.7))
-        axes.set_title(f"{data.options}: {data.asked} questions to the model", fontsize=10)
+        axes.set_title(
+            _("{options}: {asked} questions to the model").format(options=data.options, asked=data.asked),
+            fontsize=10,
+        )
         self._word(0, heights[()], "<s>", "black", bold=True)
         for node in data.nodes:
             self._branch(node, heights, data)
@@ -267,10 +286,17 @@ class DecodeTree(Picture):
         )
 
     def describe(self, data: TreeData) -> str:
-        return (
-            f"With {data.options}, after {data.asked} questions to the model, your search returned "
-            f"'{' '.join(data.result)}' (probability {probability(data.result):.3f}). "
-            f"Greedy writes '{' '.join(data.greedy)}' ({probability(data.greedy):.3f})."
+        return _(
+            "With {options}, after {asked} questions to the model, your search returned "
+            "'{result}' (probability {probability:.3f}). Greedy writes '{greedy}' "
+            "({probability_2:.3f})."
+        ).format(
+            options=data.options,
+            asked=data.asked,
+            result=" ".join(data.result),
+            probability=probability(data.result),
+            greedy=" ".join(data.greedy),
+            probability_2=probability(data.greedy),
         )
 
 

@@ -17,6 +17,7 @@ from IPython.display import display
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
+from transformer_lab.language import _
 from transformer_lab.notebook import in_notebook
 from transformer_lab.translation import Corpus, Sentence, Settings, Trainer, Translator, greedy_batch, join
 from transformer_lab.translation.data import BOS, EOS
@@ -77,7 +78,7 @@ class Warmup(Picture):
     def controls(self) -> dict[str, Any]:
         return {
             "d_model": choice("d_model", [32, 64, 96, 256, 512], 96),
-            "warmup": choice("warmup (steps)", [50, 100, 200, 400, 1000, 2000], 400),
+            "warmup": choice(_("warmup (steps)"), [50, 100, 200, 400, 1000, 2000], 400),
         }
 
     def compute(self, d_model: int, warmup: int) -> WarmupData:
@@ -85,10 +86,10 @@ class Warmup(Picture):
 
     def start(self, figure: Figure, data: WarmupData) -> None:
         axes = figure.subplots()
-        (self.bare,) = axes.plot([], [], "--", color=GREY, label="without warmup")
-        (self.line,) = axes.plot([], [], color=BLUE, linewidth=2, label="your warmup_lr")
-        (self.peak,) = axes.plot([], [], "o", color=ORANGE, label="step = warmup")
-        axes.set(xlabel="step", ylabel="learning rate", xlim=(0, STEPS), ylim=(0, 0.01))
+        (self.bare,) = axes.plot([], [], "--", color=GREY, label=_("without warmup"))
+        (self.line,) = axes.plot([], [], color=BLUE, linewidth=2, label=_("your warmup_lr"))
+        (self.peak,) = axes.plot([], [], "o", color=ORANGE, label=_("step = warmup"))
+        axes.set(xlabel=_("step"), ylabel=_("learning rate"), xlim=(0, STEPS), ylim=(0, 0.01))
         axes.legend(frameon=False)
 
     def draw(self, data: WarmupData) -> None:
@@ -99,10 +100,16 @@ class Warmup(Picture):
 
     def describe(self, data: WarmupData) -> str:
         at = int(data.rates.argmax())
-        return (
-            f"d_model = {data.d_model}, warmup = {data.warmup}: the rate starts at {data.rates[0]:.2g}, "
-            f"its peak is {data.rates[at]:.2g} at step {data.steps[at]}; without warmup it would start at "
-            f"{data.bare[0]:.2g}."
+        return _(
+            "d_model = {d_model}, warmup = {warmup}: the rate starts at {rates:.2g}, its peak "
+            "is {rates_2:.2g} at step {steps}; without warmup it would start at {bare:.2g}."
+        ).format(
+            d_model=data.d_model,
+            warmup=data.warmup,
+            rates=data.rates[0],
+            rates_2=data.rates[at],
+            steps=data.steps[at],
+            bare=data.bare[0],
         )
 
 
@@ -167,9 +174,9 @@ class Race(Picture):
     def start(self, figure: Figure, data: RaceData) -> None:
         axes = figure.subplots()
         steps = np.arange(1, len(data.warm) + 1)
-        axes.plot(steps, data.bare, color=ORANGE, label="without warmup")
-        axes.plot(steps, data.warm, color=BLUE, label="with warmup")
-        axes.set(xlabel="step", ylabel="loss (nats a token)", ylim=(0, 8), xlim=(0, len(steps) + 1))
+        axes.plot(steps, data.bare, color=ORANGE, label=_("without warmup"))
+        axes.plot(steps, data.warm, color=BLUE, label=_("with warmup"))
+        axes.set(xlabel=_("step"), ylabel=_("loss (nats a token)"), ylim=(0, 8), xlim=(0, len(steps) + 1))
         axes.legend(frameon=False)
 
     def draw(self, data: RaceData) -> None:
@@ -177,9 +184,11 @@ class Race(Picture):
 
     def describe(self, data: RaceData) -> str:
         last = max(1, min(10, len(data.warm)))
-        return (
-            f"After {len(data.warm)} steps the loss is {data.warm[-last:].mean():.2f} with warmup and "
-            f"{data.bare[-last:].mean():.2f} without (means of the last {last} steps)."
+        return _(
+            "After {warm_count} steps the loss is {warm:.2f} with warmup and {bare:.2f} "
+            "without (means of the last {last} steps)."
+        ).format(
+            warm_count=len(data.warm), warm=data.warm[-last:].mean(), bare=data.bare[-last:].mean(), last=last
         )
 
 
@@ -226,10 +235,10 @@ class LossCurve(Picture):
 
     def start(self, figure: Figure, data: LossData) -> None:
         axes = figure.subplots()
-        (self.dots,) = axes.plot([], [], ".", color=GREY, markersize=2, label="each step")
-        label = f"mean of {SMOOTH} steps"
+        (self.dots,) = axes.plot([], [], ".", color=GREY, markersize=2, label=_("each step"))
+        label = _("mean of {SMOOTH} steps").format(SMOOTH=SMOOTH)
         (self.line,) = axes.plot([], [], color=BLUE, linewidth=2, label=label)
-        axes.set(xlabel="step", ylabel="loss (nats a token)", yscale="log", xlim=(0, data.total + 1))
+        axes.set(xlabel=_("step"), ylabel=_("loss (nats a token)"), yscale="log", xlim=(0, data.total + 1))
         axes.set_ylim(3e-4, 10)
         axes.legend(frameon=False)
 
@@ -241,10 +250,16 @@ class LossCurve(Picture):
     def describe(self, data: LossData) -> str:
         done = len(data.losses)
         if not done:
-            return f"Step 0 of {data.total:,}: no step has been made yet."
-        return (
-            f"Step {done:,} of {data.total:,}: the loss fell from {data.losses[0]:.2f} to "
-            f"{data.smooth[-1]:.3f} nats a token (mean of the last {min(SMOOTH, done)} steps)."
+            return _("Step 0 of {total:,}: no step has been made yet.").format(total=data.total)
+        return _(
+            "Step {done:,} of {total:,}: the loss fell from {losses:.2f} to {smooth:.3f} nats "
+            "a token (mean of the last {SMOOTH} steps)."
+        ).format(
+            done=done,
+            total=data.total,
+            losses=data.losses[0],
+            smooth=data.smooth[-1],
+            SMOOTH=min(SMOOTH, done),
         )
 
 
@@ -272,7 +287,7 @@ class Watch:
         left = spent / max(1, done - self.first) * (total - done)
         picture = base64.b64encode(self.curve.png()).decode()
         bar = f'<progress value="{done}" max="{total}" aria-label="training" style="width:20em"></progress>'
-        text = f"{escape(words)} About {left:.0f} s left."
+        text = _("{words} About {left:.0f} s left.").format(words=escape(words), left=left)
         html = f'<p>{bar} {text}</p><img alt="{escape(words)}" src="data:image/png;base64,{picture}">'
         return {"text/html": html, "text/plain": words}
 
@@ -299,7 +314,11 @@ def train_and_watch(trainer: Trainer, checkpoint: Path | str | None = None, save
             on_progress=watch, every=10, checkpoint=checkpoint, save_every=save_every, progress=watch is None
         )
     except KeyboardInterrupt:
-        print(f"Stopped after step {len(trainer.losses):,}. Run this cell again to go on.")
+        print(
+            _("Stopped after step {losses_count:,}. Run this cell again to go on.").format(
+                losses_count=len(trainer.losses)
+            )
+        )
     if watch is not None:
         watch.finish(trainer)
 
@@ -345,7 +364,7 @@ def alignment_data(
     found = translator.align(words)
     weights = found.weights[layer].detach().float()  # [h, m, n]
     chosen = weights.mean(0) if head is None else weights[head]
-    name = f"layer {layer + 1}, " + ("mean of the heads" if head is None else f"head {head + 1}")
+    name = f"layer {layer + 1}, " + (_("mean of the heads") if head is None else f"head {head + 1}")
     at = min(word, len(found.target)) - 1
     return AlignmentData(tuple(found.source), tuple(found.target), chosen.numpy(), at, name)
 
@@ -372,7 +391,7 @@ class AlignmentMap(Picture):
         sentences = [(join(getattr(s, source)), i) for i, s in enumerate(self.sentences)]
         return {
             "sentence": choice("sentence", sentences),
-            "word": int_slider("target word", 2, 1, 12, help="which target word to follow"),
+            "word": int_slider(_("target word"), 2, 1, 12, help=_("which target word to follow")),
             "head": choice("head", heads + means, self.best),
         }
 
@@ -438,11 +457,20 @@ class AlignmentMap(Picture):
 
     def describe(self, data: AlignmentData) -> str:
         at = int(data.weights[data.word].argmax())
-        pairs = "1 pair of target words looks" if data.crossings == 1 else f"{data.crossings} pairs look"
-        return (
-            f"{data.head}: while it writes “{data.target[data.word]}” the model looks most at "
-            f"“{data.source[at]}”, {data.weights[data.word, at]:.2f}. {pairs} at source words in the other "
-            f"order: there the lines cross."
+        pairs = (
+            _("1 pair of target words looks")
+            if data.crossings == 1
+            else _("{crossings} pairs look").format(crossings=data.crossings)
+        )
+        return _(
+            "{head}: while it writes “{target}” the model looks most at “{source}”, "
+            "{weights:.2f}. {pairs} at source words in the other order: there the lines cross."
+        ).format(
+            head=data.head,
+            target=data.target[data.word],
+            source=data.source[at],
+            weights=data.weights[data.word, at],
+            pairs=pairs,
         )
 
 
@@ -531,8 +559,8 @@ class SearchBars(Picture):
         sentences = [(join(getattr(s, source)), i) for i, s in enumerate(self.sentences)]
         return {
             "sentence": choice("sentence", sentences),
-            "width": int_slider("beam width", 4, 1, 8),
-            "penalty": float_slider("length penalty", 0.0, 0.0, 1.5, 0.1),
+            "width": int_slider(_("beam width"), 4, 1, 8),
+            "penalty": float_slider(_("length penalty"), 0.0, 0.0, 1.5, 0.1),
         }
 
     def compute(self, sentence: int, width: int, penalty: float) -> SearchData:
@@ -557,15 +585,16 @@ class SearchBars(Picture):
     def describe(self, data: SearchData) -> str:
         said = {name: words[:-1] if words[-1:] == ("</s>",) else words for name, words in data.words.items()}
         right = {name: "right" if words == data.right else "wrong" for name, words in said.items()}
-        first = (
-            f"“{join(data.source)}” Greedy writes {join(said['greedy'])} ({right['greedy']}, log-probability "
+        first = _("“{join}” Greedy writes {join_2} ({right}, log-probability ").format(
+            join=join(data.source), join_2=join(said["greedy"]), right=right["greedy"]
         )
         first += f"{data.total('greedy'):.3f}). "
         if said["beam"] == said["greedy"]:
-            return first + "The beam finds the same sentence."
+            return first + _("The beam finds the same sentence.")
         return first + (
-            f"The beam finds {join(said['beam'])} ({right['beam']}, {data.total('beam'):.3f}). "
-            f"Right is {join(data.right)}"
+            _("The beam finds {join} ({right}, {data:.3f}). Right is {join_2}").format(
+                join=join(said["beam"]), right=right["beam"], data=data.total("beam"), join_2=join(data.right)
+            )
         )
 
 

@@ -6,6 +6,8 @@ from functools import cache
 
 from matplotlib.font_manager import FontProperties, fontManager
 
+from transformer_lab.language import _
+
 _KNOWN = (
     "Noto Sans CJK SC",
     "Noto Sans CJK JP",  # the collection file may register under any of its languages; all have the glyphs
@@ -35,5 +37,5 @@ def label_font(text: str) -> FontProperties | None:
     if all(ord(character) < 0x2E80 for character in text):
         return None
     if cjk_family() is None:
-        raise LookupError("no font with Chinese glyphs is installed")
+        raise LookupError(_("no font with Chinese glyphs is installed"))
     return FontProperties(family=cjk_family())

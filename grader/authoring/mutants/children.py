@@ -8,9 +8,9 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
-import resource
 import signal
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -58,15 +58,12 @@ def in_children(
     """
     if not can_fork():
         raise UserMistake("Mutants run in forked processes, which this system does not have. Use Linux.")
-    waiting, running, done, given = iter(list(items)), {}, {}, 0
-    started = 0
+    waiting, running, done, given = deque(enumerate(items)), {}, {}, 0
     try:
-        while True:
-            while len(running) < workers and (item := next(waiting, _END)) is not _END:
-                running[started] = _Child(work, item, limits)
-                started += 1
-            if not running and given == started:
-                return
+        while waiting or running:
+            while waiting and len(running) < workers:
+                number, item = waiting.popleft()
+                running[number] = _Child(work, item, limits)
             for number in _finished(running):
                 done[number] = running.pop(number).outcome()
             while given in done:
@@ -75,9 +72,6 @@ def in_children(
     finally:
         for child in running.values():
             child.kill()
-
-
-_END = object()
 
 
 def _finished(running: dict[int, _Child]) -> list[int]:
@@ -121,23 +115,22 @@ def _serve(work: Callable, item: Any, answer: Connection, limits: Limits) -> Non
     nowhere = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):  # what a library writes past Python, too
         os.dup2(nowhere, number)
-    _limit(resource.RLIMIT_CORE, 0)
-    _limit(resource.RLIMIT_CPU, limits.cpu)
-    _limit(resource.RLIMIT_AS, _address_space() + limits.memory)
+    _set(limits)
     try:
         answer.send(work(item))
     finally:
         os._exit(0)  # nothing of the parent's is flushed or torn down here
 
 
-def _limit(what: int, most: int) -> None:
-    # A system may have no such limit, or a lower one already.
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(what, (most, resource.getrlimit(what)[1]))
+def _set(limits: Limits) -> None:
+    import resource  # not on Windows, where no child is started
 
-
-def _address_space() -> int:
-    """Return how many bytes of addresses this process has, 0 where the system does not say."""
-    with contextlib.suppress(OSError), open("/proc/self/statm") as file:
-        return int(file.read().split()[0]) * resource.getpagesize()
-    return resource.RLIM_INFINITY
+    most = {resource.RLIMIT_CORE: 0, resource.RLIMIT_CPU: limits.cpu}
+    with (
+        contextlib.suppress(OSError),
+        open("/proc/self/statm") as file,
+    ):  # elsewhere nothing says how much it has
+        most[resource.RLIMIT_AS] = int(file.read().split()[0]) * resource.getpagesize() + limits.memory
+    for what, value in most.items():
+        with contextlib.suppress(ValueError, OSError):  # a lower limit may be set already
+            resource.setrlimit(what, (value, resource.getrlimit(what)[1]))

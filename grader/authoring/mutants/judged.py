@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import time
 from collections.abc import Iterator, Sequence
@@ -13,14 +14,15 @@ from grader.authoring.data_files import RECORDED_SEED
 from grader.authoring.lesson import Cell, read_lesson
 from grader.authoring.mutants.children import Died, Limits, TimedOut, in_children
 from grader.authoring.mutants.made import mutants
-from grader.authoring.mutants.places import Mutant
 from grader.errors import UserMistake
 from grader.exercises.model import Exercise
 from grader.judging.keys import draw_key
 from transformer_lab.checking.judging.key import AnswerKey, judge
 from transformer_lab.checking.probes.core import observe
 
+Code = str | ast.Module
 SURVIVED, TIMED_OUT, DIED = "survived", "timed out", "died"
+FRESH = ", of fresh cases alone"  # a learner's check passes what an instructor's grade does not
 
 
 @dataclass
@@ -49,6 +51,10 @@ class Judged:
     @property
     def timed_out(self) -> int:
         return sum(end == TIMED_OUT for end in self.outcomes.values())
+
+    @property
+    def by_fresh(self) -> int:
+        return sum(end.endswith(FRESH) for end in self.outcomes.values())
 
     @property
     def stale(self) -> dict[str, str]:
@@ -89,19 +95,22 @@ def judged(exercise: Exercise, answer: Answer, seeds: Sequence[int], workers: in
     Raises UserMistake when the lesson's own solution does not earn full marks: then survivors mean nothing.
     """
     keys = [_plain(draw_key(exercise, seed)) for seed in (RECORDED_SEED, *seeds)]
+
+    def work(code: Code) -> str:
+        return _lost_by(code, exercise, answer, keys)
+
     started = time.process_time()
-    own = _caught(answer.cell.source, exercise, answer, keys)
-    if own != SURVIVED:
-        raise UserMistake(
-            f"{exercise.id}: the lesson's own solution is not right, so no mutant is judged: {own}"
-        )
+    work(
+        answer.cell.source
+    )  # here, before any child: what torch loads at its first call is then there for all
     limits = Limits.beside(time.process_time() - started)
     made = mutants(answer.cell.source)
-
-    def work(mutant: Mutant) -> str:
-        return _caught(mutant.tree, exercise, answer, keys)
-
-    ends = in_children(work, made, workers, limits)
+    own, *ends = in_children(work, [answer.cell.source, *(m.tree for m in made)], workers, limits)
+    if own != SURVIVED:
+        raise UserMistake(
+            f"{exercise.id}: the lesson's own solution does not earn full marks ({_word(own)}): "
+            "no mutant of it is judged."
+        )
     return Judged(exercise, {m.change: _word(end) for m, end in zip(made, ends, strict=True)})
 
 
@@ -114,7 +123,7 @@ def _plain(key: AnswerKey) -> AnswerKey:
     return dataclasses.replace(key, misconceptions={})
 
 
-def _caught(code: Any, exercise: Exercise, answer: Answer, keys: list[AnswerKey]) -> str:
+def _lost_by(code: Code, exercise: Exercise, answer: Answer, keys: list[AnswerKey]) -> str:
     """Run a cell and judge what it defines; return by what it lost marks, or SURVIVED."""
     names = dict(answer.names)
     try:
@@ -126,7 +135,7 @@ def _caught(code: Any, exercise: Exercise, answer: Answer, keys: list[AnswerKey]
         for part in _row_by_row(key):
             report = judge(part, lambda case: observe(symbol, case))
             if not report.passed:
-                return f"row {report.rows[0].name!r}" + (" of fresh cases alone" if number else "")
+                return f"row {report.rows[0].name!r}" + (FRESH if number else "")
     return SURVIVED
 
 

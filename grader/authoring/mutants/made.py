@@ -5,27 +5,41 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
-from grader.authoring.mutants import statements  # noqa: F401  (it registers its operators)
-from grader.authoring.mutants.operators import OPERATORS
+from grader.authoring.mutants import arithmetic, calls, constants, indices, statements, variables
 from grader.authoring.mutants.places import Mutant, Place, changed, places
+from grader.authoring.mutants.registry import OPERATORS
+
+REGISTERED = (arithmetic, calls, constants, indices, statements, variables)  # by being imported
 
 
 def mutants(source: str) -> list[Mutant]:
     """Return every small change of what stands between a cell's solution markers, in the order of the text.
 
-    A change that gives the cell itself, or what an earlier one gave, is left out. The second change of the
-    same name ends in " #2".
+    A change that gives the cell itself, or what an earlier one gave, is left out. A name that two changes
+    would share is told by the whole statement; where that is the same as well, the second ends in " #2".
     """
-    seen, names, made = {ast.unparse(ast.parse(source))}, Counter(), []
+    made = list(_different(source))
+    shared = Counter(mutant.change for mutant in made)
+    names = [mutant.wide if shared[mutant.change] > 1 else mutant.change for mutant in made]
+    return [replace(m, change=name) for m, name in zip(made, _numbered(names), strict=True)]
+
+
+def _numbered(names: list[str]) -> Iterator[str]:
+    count = Counter()
+    for name in names:
+        count[name] += 1
+        yield name if count[name] == 1 else f"{name} #{count[name]}"
+
+
+def _different(source: str) -> Iterator[Mutant]:
+    seen = {ast.unparse(ast.parse(source))}
     for mutant in _all(source):
         text = ast.unparse(mutant.tree)
         if text not in seen:
             seen.add(text)
-            names[mutant.change] += 1
-            count = names[mutant.change]
-            made.append(mutant if count == 1 else Mutant(f"{mutant.change} #{count}", mutant.tree))
-    return made
+            yield mutant
 
 
 def _all(source: str) -> Iterator[Mutant]:
@@ -37,4 +51,5 @@ def _all(source: str) -> Iterator[Mutant]:
 
 def _message(place: Place) -> bool:
     """The words of an exception are the learner's own; which exception it is, and when, is not."""
-    return place.inside(ast.Raise) and ("args", 0) in place.steps
+    named = isinstance(place.node, ast.Name) and place.field in ("func", "exc")
+    return place.inside(ast.Raise) and not named

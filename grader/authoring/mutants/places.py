@@ -54,9 +54,13 @@ class Place:
 
 @dataclass(frozen=True)
 class Mutant:
-    """A changed cell. `change` names it: what stood there, an arrow, what stands there now."""
+    """A changed cell. `change` names it: what stood there, an arrow, what stands there now.
+
+    wide: the same, told by the whole statement, for a change whose short name is another's as well.
+    """
 
     change: str
+    wide: str
     tree: ast.Module
 
 
@@ -95,14 +99,16 @@ def _free_words(parent: ast.AST, name: str) -> bool:
 
 
 def changed(place: Place, new: New) -> Mutant:
-    """Return the cell with `new` in this place, under a name that may not be the only one of its kind."""
+    """Return the cell with `new` in this place."""
     tree = copy.deepcopy(place.parents[0])
     _put(_at(tree, place.steps[:-1]), place.steps[-1], new)
     ast.fix_missing_locations(tree)
-    depth = _readable(place)
-    statements = len(new) if isinstance(new, list) and depth == len(place.steps) else 1
-    before = _text(place.parents[0], place.steps[:depth], statements)
-    return Mutant(before + ARROW + _text(tree, place.steps[:depth], statements), tree)
+    statements = len(new) if isinstance(new, list) else 1
+    names = []
+    for kinds in (READABLE, ast.stmt):
+        steps = place.steps[: _depth(place, kinds)]
+        names.append(_text(place.parents[0], steps, statements) + ARROW + _text(tree, steps, statements))
+    return Mutant(*names, tree)
 
 
 def _put(parent: ast.AST, step: Step, new: New) -> None:
@@ -122,12 +128,10 @@ def _at(tree: ast.AST, steps: tuple[Step, ...]) -> Any:
     return tree
 
 
-def _readable(place: Place) -> int:
-    """Return how many steps lead to the smallest part around the change that can be read alone."""
+def _depth(place: Place, kinds: type | tuple[type, ...]) -> int:
+    """Return how many steps lead to the innermost node of these kinds that holds the change."""
     way = (*place.parents, place.node)
-    return next(
-        depth for depth in range(len(way) - 1, -1, -1) if depth == 0 or isinstance(way[depth], READABLE)
-    )
+    return max(depth for depth, node in enumerate(way) if isinstance(node, kinds))
 
 
 def _text(tree: ast.AST, steps: tuple[Step, ...], statements: int) -> str:

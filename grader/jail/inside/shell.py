@@ -109,6 +109,8 @@ class _Stream(io.TextIOBase):
 
 
 class _Publisher(DisplayPublisher):
+    shell: Any
+
     def publish(self, data, metadata=None, *, transient=None, update=False, **_ignored) -> None:
         self.shell.outputs.data("display_data", data, metadata or {})
 
@@ -117,6 +119,8 @@ class _Publisher(DisplayPublisher):
 
 
 class _DisplayHook(DisplayHook):
+    shell: Any
+
     def write_output_prompt(self) -> None:
         """A notebook shows no prompt."""
 

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+import numpy as np
 import torch
 
 from transformer_lab.checking.probes.core import Observation
 from transformer_lab.checking.probes.problems import Problem
+from transformer_lab.language import _
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Difference:
 
     kind: str
     text: str
+    todo: str = ""  # the number of the TODO that the code stopped at, where the kind is "todo"
 
 
 def selected(values: Iterable[str], patterns: Iterable[str]) -> list[str]:
@@ -47,14 +50,14 @@ def difference(
     `spoken` gives names such as "out.1" the words that a learner reads ("the weights").
     """
     if seen.problem is not None and not set(expected) <= set(seen.values):
-        return Difference(seen.problem.kind, seen.problem.text)
+        return Difference(seen.problem.kind, seen.problem.text, seen.problem.todo)
     for name, value in expected.items():
         said = spoken.get(name) or _say(name)
         if name not in seen.values:
-            return Difference("missing", f"{said}: {_missing(name, seen)}.")
+            return Difference("missing", _("{said}: {why}.").format(said=said, why=_missing(name, seen)))
         if name == "changed" and value == [] and seen.values[name]:
             return Difference(
-                "changed", "Your code changed its input. Make a new tensor and leave the old one."
+                "changed", _("Your code changed its input. Make a new tensor and leave the old one.")
             )
         found = _value_difference(said, value, seen.values[name], tolerance)
         if found:
@@ -87,7 +90,8 @@ def error_ratio(expected: Any, seen: Any, tolerance: Tolerance) -> float:
     if isinstance(expected, dict) and expected.keys() == seen.keys():
         return max((error_ratio(expected[key], seen[key], tolerance) for key in expected), default=0.0)
     if isinstance(expected, float):
-        return _tensor_ratio(*torch.tensor([expected, seen], dtype=torch.float64), tolerance)
+        e, s = torch.tensor([expected, seen], dtype=torch.float64)
+        return _tensor_ratio(e, s, tolerance)
     return math.inf if isinstance(expected, list | dict) or expected != seen else 0.0
 
 
@@ -131,10 +135,17 @@ def _value_difference(said: str, expected: Any, seen: Any, tolerance: Tolerance)
     if error_ratio(expected, seen, tolerance) <= 1:
         return None
     if seen is None:
-        return Difference("none", f"{said} is None. Is a return statement missing?")
+        return Difference("none", _("{said} is None. Is a return statement missing?").format(said=said))
     if isinstance(seen, torch.Tensor):
-        return Difference("type", f"{said} is a tensor; {_show(expected)} was expected.")
-    return Difference("value", f"{said} is {_show(seen)}; expected {_show(expected)}.")
+        return Difference(
+            "type",
+            _("{said} is a tensor; {expected} was expected.").format(said=said, expected=_show(expected)),
+        )
+    return Difference("value", _is_not(said, _show(seen), _show(expected)))
+
+
+def _is_not(said: str, seen: str, wanted: str) -> str:
+    return _("{said} is {seen}; expected {wanted}.").format(said=said, seen=seen, wanted=wanted)
 
 
 def _tensor_difference(
@@ -145,57 +156,82 @@ def _tensor_difference(
     if seen.shape != expected.shape:
         found, wanted = list(seen.shape), list(expected.shape)
         hint = _shape_hint(found, wanted)
-        return Difference("shape", f"{said} has shape {found}; expected {wanted}.{hint}")
+        return Difference(
+            "shape",
+            _("{said} has shape {found}; expected {wanted}.{hint}").format(
+                said=said, found=found, wanted=wanted, hint=hint
+            ),
+        )
     if seen.dtype != expected.dtype:
         found, wanted = (str(t.dtype).removeprefix("torch.") for t in (seen, expected))
-        return Difference("dtype", f"{said} has dtype {found}; expected {wanted}.")
+        return Difference(
+            "dtype",
+            _("{said} has dtype {found}; expected {wanted}.").format(said=said, found=found, wanted=wanted),
+        )
     if error_ratio(expected, seen, tolerance) <= 1:
         return None
     if seen.is_floating_point() and (seen.isnan() & ~expected.isnan()).any():
         bad = int((seen.isnan() & ~expected.isnan()).sum())
-        return Difference("nan", f"{said} holds NaN in {bad} of {seen.numel()} places.")
+        return Difference(
+            "nan",
+            _("{said} holds NaN in {bad} of {seen_numel} places.").format(
+                said=said, bad=bad, seen_numel=seen.numel()
+            ),
+        )
     return Difference("value", _worst_place(said, expected, seen, tolerance))
 
 
 def _not_a_tensor(said: str, seen: Any) -> Difference:
     if seen is None:
-        return Difference("none", f"{said} is None. Is a return statement missing?")
+        return Difference("none", _("{said} is None. Is a return statement missing?").format(said=said))
     kind = seen.get("$type") if isinstance(seen, dict) else None
     if kind == "numpy.ndarray":
-        return Difference("numpy", f"{said} is a numpy array; return a torch.Tensor.")
+        return Difference("numpy", _("{said} is a numpy array; return a torch.Tensor.").format(said=said))
     if kind and kind.startswith("a tensor on "):
-        wanted = "one on the CPU, like the inputs, was expected. Create new tensors with device=x.device"
-        return Difference("device", f"{said} is {kind}; {wanted}.")
+        text = _(
+            "{said} is {kind}; one on the CPU, like the inputs, was expected. Create new tensors with "
+            "device=x.device."
+        )
+        return Difference("device", text.format(said=said, kind=kind))
     what = _show(seen) if kind else _a(type(seen).__name__)
-    return Difference("type", f"{said} is {what}; an ordinary torch.Tensor was expected.")
+    return Difference(
+        "type", _("{said} is {what}; an ordinary torch.Tensor was expected.").format(said=said, what=what)
+    )
 
 
 def _shape_hint(found: list[int], wanted: list[int]) -> str:
     if sorted(found) == sorted(wanted):
-        return " The right axes in the wrong order: is there a transpose too many or too few?"
+        return _(" The right axes in the wrong order: is there a transpose too many or too few?")
     if [size for size in found if size != 1] == [size for size in wanted if size != 1]:
-        return " They differ only by axes of length 1."
+        return _(" They differ only by axes of length 1.")
     if len(found) != len(wanted):
-        return f" It has {_axes(len(found))}; {len(wanted)} {'is' if len(wanted) == 1 else 'are'} needed."
+        return _(" It has {axes}; {needed}.").format(axes=_axes(len(found)), needed=_needed(len(wanted)))
     return ""
 
 
 def _axes(count: int) -> str:
-    return "1 axis" if count == 1 else f"{count} axes"
+    return _("1 axis") if count == 1 else _("{count} axes").format(count=count)
+
+
+def _needed(count: int) -> str:
+    return _("1 is needed") if count == 1 else _("{count} are needed").format(count=count)
 
 
 def _worst_place(said: str, expected: torch.Tensor, seen: torch.Tensor, tolerance: Tolerance) -> str:
     """Name the element that is furthest off, and a simple relation between the two when there is one."""
     if not expected.dim():
-        return f"{said} is {_number(seen.item())}; expected {_number(expected.item())}."
+        return _is_not(said, _number(seen.item()), _number(expected.item()))
     excess = (
         _excess(expected, seen, tolerance) if expected.is_floating_point() else (expected != seen).double()
     )
-    index = [int(i) for i in torch.unravel_index(excess.argmax(), excess.shape)]
+    # Not torch.unravel_index: its first use imports sympy, and a learner would wait a second for it.
+    index = [int(i) for i in np.unravel_index(int(excess.argmax()), tuple(excess.shape))]
     wrong, total = int((excess > (1 if expected.is_floating_point() else 0)).sum()), excess.numel()
     at = ", ".join(map(str, index))
     a, b = seen[tuple(index)].item(), expected[tuple(index)].item()
-    text = f"{said}[{at}] is {_number(a)}; expected {_number(b)}. {wrong} of {total} numbers differ."
+    text = _("{said}[{at}] is {a}; expected {b}. {wrong} of {total} numbers differ.").format(
+        said=said, at=at, a=_number(a), b=_number(b), wrong=wrong, total=total
+    )
     return text + _relation(expected, seen)
 
 
@@ -209,10 +245,10 @@ def _relation(expected: torch.Tensor, seen: torch.Tensor) -> str:
     ratio = s[large] / e[large]
     middle = float(ratio.median())
     if abs(middle) > 1e-3 and (ratio - middle).abs().max() < 1e-3 * abs(middle):
-        return f" Every number is {middle:.4g} times the expected one."
+        return _(" Every number is {middle:.4g} times the expected one.").format(middle=middle)
     shift = s - e
     if (shift - shift.median()).abs().max() < 1e-4:
-        return f" Every number is off by {float(shift.median()):.4g}."
+        return _(" Every number is off by {shift:.4g}.").format(shift=float(shift.median()))
     return ""
 
 
@@ -225,7 +261,7 @@ def _number(value: Any) -> str:
 def _show(value: Any, limit: int = 160) -> str:
     if isinstance(value, dict) and "$type" in value:
         kind = str(value["$type"])
-        return kind if " " in kind else _a(kind)
+        return _(kind) if " " in kind else _a(kind)
     if isinstance(value, dict) and "$dict" in value:
         value = {_show(key): item for key, item in value["$dict"]}
     text = value if isinstance(value, str) else _number(value)
@@ -238,23 +274,23 @@ def _a(noun: str) -> str:
 
 def _say(name: str) -> str:
     """Put an internal name into words: out, out.1, grad.x, attr.pe, parameters, buffers, changed."""
-    head, _, rest = name.partition(".")
+    head, _dot, rest = name.partition(".")
     words = {
-        "out": f"output {rest}" if rest else "the output",
-        "grad": f"the gradient of {rest}",
+        "out": _("output {number}").format(number=rest) if rest else _("the output"),
+        "grad": _("the gradient of {rest}").format(rest=rest),
         "attr": rest.removesuffix(".requires_grad")
         + (".requires_grad" if rest.endswith(".requires_grad") else ""),
-        "parameters": "the list of parameters",
-        "buffers": "the list of buffers",
-        "changed": "the list of changed inputs",
-        "raised": "the exception raised",
+        "parameters": _("the list of parameters"),
+        "buffers": _("the list of buffers"),
+        "changed": _("the list of changed inputs"),
+        "raised": _("the exception raised"),
     }
     return words.get(head, name)
 
 
 def _missing(name: str, seen: Observation) -> str:
     if name.startswith("out.") and "out" in seen.values:
-        return "a tuple of results was expected, and one value came back"
+        return _("a tuple of results was expected, and one value came back")
     if name == "out" and "out.0" in seen.values:
-        return "one value was expected, and a tuple came back"
-    return "nothing like it came out of your code"
+        return _("one value was expected, and a tuple came back")
+    return _("nothing like it came out of your code")

@@ -15,6 +15,7 @@ from transformer_lab.checking.judging.compare import Difference, Tolerance, agre
 from transformer_lab.checking.judging.report import Report, RowResult
 from transformer_lab.checking.probes.core import Case, Observation
 from transformer_lab.checking.probes.describe import DESCRIBE
+from transformer_lab.language import N_, _
 
 
 @dataclass(frozen=True)
@@ -75,17 +76,21 @@ def judge(key: AnswerKey, observe: Observe) -> Report:
 def _unfit(key: AnswerKey, first: Observation) -> Difference | None:
     """Say why the symbol cannot be judged at all: missing, wrong kind, parameters in another order, ..."""
     if first.problem:
-        return Difference(first.problem.kind, first.problem.text)
+        return Difference(first.problem.kind, first.problem.text, first.problem.todo)
     kind, name = str(first.values.get("kind")), str(first.values.get("name"))
     if kind != key.kind:
         return Difference("kind", _kind_sentence(key, kind, name))
     if first.values.get("borrowed"):
-        text = f"This is the course's finished {key.symbol}. Later chapters may use it; here, write yours."
+        text = _(
+            "This is the course's finished {symbol}. Later chapters may use it; here, write yours."
+        ).format(symbol=key.symbol)
         return Difference("borrowed", text)
     own = [str(p) for p in first.values.get("parameters") or []]
     wanted = list(key.parameters)
     if own and own != wanted and sorted(own) == sorted(wanted):
-        text = f"The parameters stand in the order ({', '.join(own)}); the task says ({', '.join(wanted)})."
+        text = _("The parameters stand in the order ({own}); the task says ({wanted}).").format(
+            own=", ".join(own), wanted=", ".join(wanted)
+        )
         return Difference("order", text)
     for used in first.values.get("uses") or []:
         if used in key.forbidden:
@@ -94,26 +99,34 @@ def _unfit(key: AnswerKey, first: Observation) -> Difference | None:
 
 
 _PASSED = {
-    "NoneType": "nothing (None)",
-    "str": "a string (leave the quotes away)",
-    "function": "a function",
-    "class": "a class",
-    "module class": "a class",
+    "NoneType": N_("nothing (None)"),
+    "str": N_("a string (leave the quotes away)"),
+    "function": N_("a function"),
+    "class": N_("a class"),
+    "module class": N_("a class"),
 }
 
 
 def _kind_sentence(key: AnswerKey, kind: str, name: str) -> str:
     if key.kind == "module class" and kind == "module instance":
-        return f"You passed an object. Pass the class itself: {key.symbol}, without parentheses."
+        return _("You passed an object. Pass the class itself: {symbol}, without parentheses.").format(
+            symbol=key.symbol
+        )
     if key.kind == "module class" and kind == "class":
-        return f"{name} does not inherit from nn.Module: class {key.symbol}(nn.Module)."
+        return _("{name} does not inherit from nn.Module: class {symbol}(nn.Module).").format(
+            name=name, symbol=key.symbol
+        )
     if key.kind == "function" and kind.endswith("class"):
-        return f"You passed the class {name}; the function {key.symbol} was expected."
+        return _("You passed the class {name}; the function {symbol} was expected.").format(
+            name=name, symbol=key.symbol
+        )
     if key.kind == "function" and kind == "module instance":
-        return f"You passed a module object; the function {key.symbol} was expected."
-    what = "class" if key.kind == "module class" else "function"
-    passed = _PASSED.get(kind, f"something of type {kind}")
-    return f"You passed {passed}; the {what} {key.symbol} itself was expected."
+        return _("You passed a module object; the function {symbol} was expected.").format(symbol=key.symbol)
+    what = _("class") if key.kind == "module class" else _("function")
+    passed = _(_PASSED[kind]) if kind in _PASSED else _("something of type {kind}").format(kind=kind)
+    return _("You passed {passed}; the {what} {symbol} itself was expected.").format(
+        passed=passed, what=what, symbol=key.symbol
+    )
 
 
 def _judge_row(key: AnswerKey, row: KeyRow, report: Report, observe: Observe, seen: dict) -> RowResult:

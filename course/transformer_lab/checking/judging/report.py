@@ -7,13 +7,14 @@ from html import escape
 from typing import Any
 
 from transformer_lab.checking.judging.compare import Difference
+from transformer_lab.language import N_, _
 
 SYMBOLS = {"passed": "✓", "failed": "✗", "todo": "○", "waits": "○"}
 # Mid-tones, readable on white and on black alike (contrast at least 4.5 to 1 on both is not possible;
 # these give 3.5 and more on both, and the symbol and the words say the same as the colour).
 COLOURS = {"passed": "#2e9e5b", "failed": "#d9534f", "todo": "#8a8a8a", "waits": "#8a8a8a"}
 
-WAITING = "(○ without a sentence: tried once the rows before it pass)"
+WAITING = N_("(○ without a sentence: tried once the rows before it pass)")
 
 
 @dataclass
@@ -30,8 +31,6 @@ class RowResult:
     @property
     def sentence(self) -> str:
         """What the learner reads under the row; empty when it passed."""
-        if self.status == "todo" and self.difference:
-            return f"Stops at TODO {self.difference.text}, which is still open."
         return self.difference.text if self.difference else ""
 
 
@@ -69,14 +68,18 @@ class Report:
         return any(row.status in ("passed", "failed") for row in self.rows)
 
     @property
+    def next_todo(self) -> str:
+        """The number of the TODO that the first unfinished row stops at, or ""."""
+        return next((row.difference.todo for row in self.rows if row.status == "todo" and row.difference), "")
+
+    @property
     def headline(self) -> str:
         count, total = sum(row.status == "passed" for row in self.rows), len(self.rows)
         if self.passed:
-            return f"all {total} rows pass"
-        todos = [row.difference.text for row in self.rows if row.status == "todo" and row.difference]
-        if not self.attempted and todos:
-            return f"nothing to judge yet. Next: TODO {todos[0]}"
-        return f"{count} of {total} rows pass"
+            return _("all {total} rows pass").format(total=total)
+        if not self.attempted and self.next_todo:
+            return _("nothing to judge yet. Next: TODO {todo}").format(todo=self.next_todo)
+        return _("{count} of {total} rows pass").format(count=count, total=total)
 
     def tree(self) -> dict[str, Any]:
         """Return the report as JSON-like data (for records and for reports on a class)."""
@@ -105,13 +108,13 @@ class Report:
             if row.sentence:
                 lines.append(f"      {row.sentence}")
         if self._waiting():
-            lines.append(f"  {WAITING}")
+            lines.append(f"  {_(WAITING)}")
         if self.diagnosis:
-            lines.append(f"  → What this looks like: {self.diagnosis[1]}")
+            lines.append(f"  → {_('What this looks like:')} {self.diagnosis[1]}")
         if self.stopped:
             lines.append(f"  ! {self.stopped}")
         if self.printed and not self.passed:
-            lines.append("  Your code printed: " + _clip(self.printed))
+            lines.append(f"  {_('Your code printed:')} " + _clip(self.printed))
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -125,14 +128,14 @@ class Report:
             *(self._row_html(row) for row in self._shown_rows()),
         ]
         if self._waiting():
-            parts.append(f'<div style="color:{COLOURS["waits"]}">{WAITING}</div>')
+            parts.append(f'<div style="color:{COLOURS["waits"]}">{_(WAITING)}</div>')
         if self.diagnosis:
             says = escape(self.diagnosis[1])
-            parts.append(f'<div style="margin-top:4px">→ <b>What this looks like:</b> {says}</div>')
+            parts.append(f'<div style="margin-top:4px">→ <b>{_("What this looks like:")}</b> {says}</div>')
         if self.stopped:
             parts.append(f"<div><b>!</b> {escape(self.stopped)}</div>")
         if self.printed and not self.passed:
-            parts.append(f"<div>Your code printed:<pre>{escape(_clip(self.printed))}</pre></div>")
+            parts.append(f"<div>{_('Your code printed:')}<pre>{escape(_clip(self.printed))}</pre></div>")
         return "".join([*parts, "</div>"])
 
     def _waiting(self) -> bool:

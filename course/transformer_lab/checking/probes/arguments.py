@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from transformer_lab.language import N_
+
 BUILDERS: dict[str, Callable[..., Any]] = {}
 
 
@@ -55,9 +57,9 @@ def _unusual(tensor: torch.Tensor) -> str:
     if tensor.device.type != "cpu":
         return f"a tensor on {tensor.device}"
     if tensor.layout != torch.strided or tensor.is_quantized:
-        return "a sparse tensor" if tensor.layout != torch.strided else "a quantized tensor"
+        return N_("a sparse tensor") if tensor.layout != torch.strided else N_("a quantized tensor")
     return (
-        "a tensor of complex128" if tensor.dtype == torch.complex128 else ""
+        N_("a tensor of complex128") if tensor.dtype == torch.complex128 else ""
     )  # safetensors has no such type
 
 
@@ -67,10 +69,10 @@ def plain(value: Any) -> Any:
         unusual = _unusual(value)
         return {"$type": unusual} if unusual else value.detach().clone()
     if type(value) is int and abs(value) >= 2**63:  # no tensor holds it, and JSON may not either
-        return {"$type": "an integer of more than 64 bits"}
+        return {"$type": N_("an integer of more than 64 bits")}
     if value is None or type(value) in (bool, int, float, str):
         return value
-    if type(value) in (list, tuple):
+    if isinstance(value, (list, tuple)) and type(value) in (list, tuple):
         return [plain(item) for item in value]
     if type(value) is dict:  # pairs keep the order, which some contracts state
         return {"$dict": [[plain(key), plain(item)] for key, item in value.items()]}

@@ -1,17 +1,36 @@
-"""Probes of chapter 04: weights taken over from torch, and whether the future moves the past."""
+"""Probes of chapter 04: what an error names, weights from torch, and whether the future moves the past."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import torch
 from torch import nn
 
-from transformer_lab.checking.probes.arguments import build, plain
+from transformer_lab.checking.probes.arguments import build, builder, plain
 from transformer_lab.checking.probes.core import make_module, probe
 from transformer_lab.checking.probes.problems import Trouble
 
 NAMES = [f"W_{name}.{kind}" for name in "qkvo" for kind in ("weight", "bias")]  # the contract's
+
+
+@probe("named in an error")
+def _named_in_an_error(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]) -> None:
+    """Call the learner's function with arguments that do not fit together.
+
+    inputs: args, and numbers: what the error's message has to name. Reports `unnamed`, those it does not.
+    """
+    said = ""
+    try:
+        symbol(*build(inputs["args"]))
+    except NotImplementedError:  # a stub says so
+        raise
+    except Exception as error:
+        said = str(error)
+    values["unnamed"] = [
+        number for number in inputs["numbers"] if str(number) not in re.findall(r"\d+", said)
+    ]
 
 
 @probe("from_torch")
@@ -31,7 +50,11 @@ def _from_torch(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]) -> 
         raise Trouble("not_module", "from_torch(mha) has to return a MultiHeadAttention.")
     missing = [name for name in NAMES if name not in dict(module.named_parameters())]
     if missing:
-        raise Trouble("attributes", f"The result has no {', '.join(missing)}: is it a MultiHeadAttention?")
+        raise Trouble(
+            "attributes",
+            "The result has no {missing}: is it a MultiHeadAttention?",
+            missing=", ".join(missing),
+        )
     after = dict(mha.named_parameters())
     values["changed"] = [name for name, value in before.items() if not torch.equal(value, after[name])]
     values["parameters"] = [[name, list(p.shape)] for name, p in sorted(module.named_parameters())]
@@ -40,6 +63,7 @@ def _from_torch(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]) -> 
     values["attr.weights"] = plain(getattr(module, "weights", None))
 
 
+@builder("torch attention")
 def torch_attention(d_model: int, h: int, weights: dict[str, torch.Tensor]) -> nn.MultiheadAttention:
     """Return torch's own module, batch first and in eval mode, holding `weights` in their dtype."""
     bias = "in_proj_bias" in weights
@@ -62,5 +86,5 @@ def _future(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]) -> None
     with torch.no_grad():
         one, two = (module(x, x, x, mask.clone()) for x in (first.clone(), second))
     if not isinstance(one, torch.Tensor) or one.shape != first.shape:
-        raise Trouble("shape", f"The output has to be a tensor of shape {list(first.shape)}.")
+        raise Trouble("shape", "The output has to be a tensor of shape {shape}.", shape=list(first.shape))
     values["moved"] = plain((two - one)[:, :start])

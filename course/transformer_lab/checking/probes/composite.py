@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from transformer_lab.checking.probes.core import _attribute_sentence, _call, make_module, probe
+from transformer_lab.checking.probes.core import _call, attribute_trouble, make_module, probe
 from transformer_lab.checking.probes.problems import Trouble
 
 _WRAPPED_NORM = re.compile(r"\b(norm\d)\.norm\.")
@@ -60,11 +60,17 @@ def _load(own: dict[str, nn.Parameter], weights: dict[str, torch.Tensor]) -> Non
     """Copy `weights` into the parameters of the same plain names, strictly, like `load_weights`."""
     missing, extra = sorted(set(weights) - set(own)), sorted(set(own) - set(weights))
     if missing or extra:
-        raise Trouble("attributes", _attribute_sentence(_few(missing), _few(extra)))
+        raise attribute_trouble(_few(missing), _few(extra))
     for name, value in sorted(weights.items()):  # sorted: a recorded case may hold them in another order
         if own[name].shape != value.shape:
             found, wanted = list(own[name].shape), list(value.shape)
-            raise Trouble("attributes", f"{name} has shape {found}; {wanted} is needed.")
+            raise Trouble(
+                "attributes",
+                "{name} has shape {found}; {wanted} is needed.",
+                name=name,
+                found=found,
+                wanted=wanted,
+            )
         own[name].data.copy_(value)
 
 

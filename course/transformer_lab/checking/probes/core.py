@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import io
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,7 @@ from torch import nn
 
 from transformer_lab.checking.probes.arguments import build, plain
 from transformer_lab.checking.probes.problems import Problem, Trouble, problem_of
+from transformer_lab.language import N_
 
 PRINTED_LIMIT = 2000  # characters of a learner's own output that are kept for one case
 
@@ -120,7 +121,7 @@ def _call(
     function: Callable,
     inputs: dict[str, Any],
     values: dict[str, Any],
-    weights: dict[str, torch.Tensor] | None = None,
+    weights: Mapping[str, torch.Tensor] | None = None,
 ) -> None:
     """Call `function` as `inputs` say and note result, changed inputs and gradients in `values`."""
     args = build(inputs.get("args", []))
@@ -128,11 +129,9 @@ def _call(
     paths = inputs.get("wrt", [])
     wrt = {str(path): _argument(args, kwargs, path).requires_grad_() for path in paths if path != "weights"}
     wrt |= (weights or {}) if "weights" in paths else {}
-    before = {path: value.detach().clone() for path, value in _tensors(args, kwargs)}
+    before = {path: _copy(value) for path, value in _changeable(args, kwargs)}
     result = function(*args, **kwargs)
-    values["changed"] = [
-        path for path, value in _tensors(args, kwargs) if not _same(before[path], value.detach())
-    ]
+    values["changed"] = [path for path, value in _changeable(args, kwargs) if not _same(before[path], value)]
     _note("out", result, values)
     if inputs.get("cotangents"):
         _backward(result, inputs["cotangents"], wrt, values)
@@ -142,14 +141,32 @@ def _argument(args: list, kwargs: dict, path: str) -> torch.Tensor:
     return args[int(path)] if str(path).isdigit() else kwargs[path]
 
 
-def _tensors(args: list, kwargs: dict) -> Iterator[tuple[str, torch.Tensor]]:
+def _changeable(args: list, kwargs: dict) -> Iterator[tuple[str, Any]]:
+    """Yield the arguments that are watched for changes, by path: tensors, lists and dicts."""
     for path, value in [*enumerate(args), *kwargs.items()]:
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, torch.Tensor | list | dict):
             yield str(path), value
 
 
-def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return a.shape == b.shape and a.dtype == b.dtype and torch.equal(a.nan_to_num(), b.nan_to_num())
+def _copy(value: Any) -> Any:
+    """Copy a tensor, and lists and dicts as deep as they go; other things in them stay themselves."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone()
+    if isinstance(value, dict):
+        return {key: _copy(item) for key, item in value.items()}
+    return [_copy(item) for item in value] if isinstance(value, list) else value
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Say whether `b` is what its copy `a` was. Dicts must keep their order, too."""
+    if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
+        b = b.detach()
+        return a.shape == b.shape and a.dtype == b.dtype and torch.equal(a.nan_to_num(), b.nan_to_num())
+    if isinstance(a, dict) and isinstance(b, dict):
+        return list(a) == list(b) and _same(list(a.values()), list(b.values()))
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(_same, a, b))
+    return a is b or (type(a) is type(b) and a == b)
 
 
 def _note(name: str, value: Any, values: dict[str, Any]) -> None:
@@ -168,12 +185,12 @@ def _backward(result: Any, cotangents: list[torch.Tensor], wrt: dict, values: di
     for output, cotangent in pairs:
         if not isinstance(output, torch.Tensor) or output.shape != cotangent.shape:
             raise Trouble("shape", "The output has another shape than expected, so no gradient was taken.")
-    total = sum((output * cotangent.to(output.dtype)).sum() for output, cotangent in pairs)
+    total = sum(((o * c.to(o.dtype)).sum() for o, c in pairs), start=torch.zeros(()))
     if not total.requires_grad:
         raise Trouble("no_gradient", "No gradient flows from the output back to the inputs.")
     gradients = torch.autograd.grad(total, list(wrt.values()), allow_unused=True)
     for path, gradient in zip(wrt, gradients, strict=True):
-        values[f"grad.{path}"] = None if gradient is None else gradient.detach().clone()
+        values[f"grad.{path}"] = plain(gradient)
 
 
 @probe("function")
@@ -200,7 +217,7 @@ def make_module(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]) -> 
     make = inputs.get("make", {})
     module = symbol(*build(make.get("args", [])), **build(make.get("kwargs", {})))
     if not isinstance(module, nn.Module):
-        raise Trouble("not_module", f"{symbol.__name__}(...) is not an nn.Module.")
+        raise Trouble("not_module", "{name}(...) is not an nn.Module.", name=symbol.__name__)
     values["parameters"] = [[name, list(p.shape)] for name, p in sorted(module.named_parameters())]
     values["buffers"] = [[name, list(b.shape)] for name, b in sorted(module.named_buffers())]
     if "weights" in inputs:
@@ -218,23 +235,32 @@ def load_weights(module: nn.Module, weights: dict[str, torch.Tensor]) -> None:
     own = dict(module.named_parameters())
     missing, extra = sorted(set(weights) - set(own)), sorted(set(own) - set(weights))
     if missing or extra:
-        raise Trouble("attributes", _attribute_sentence(missing, extra))
+        raise attribute_trouble(missing, extra)
     for name, value in sorted(weights.items()):  # sorted: a recorded case may hold them in another order
         if own[name].shape != value.shape:
             found, wanted = list(own[name].shape), list(value.shape)
-            raise Trouble("attributes", f"{name} has shape {found}; {wanted} is needed.")
+            raise Trouble(
+                "attributes",
+                "{name} has shape {found}; {wanted} is needed.",
+                name=name,
+                found=found,
+                wanted=wanted,
+            )
         own[name].data.copy_(value)
 
 
-def _attribute_sentence(missing: list[str], extra: list[str]) -> str:
-    parts = []
-    if missing:
-        parts.append(f"The module needs {', '.join(missing)}, which yours does not have.")
-    if extra:
-        parts.append(f"Yours has {', '.join(extra)}, which the task does not name.")
-    if missing and extra:
-        parts.append("Rename the attribute, so that later chapters find it.")
-    return " ".join(parts)
+def attribute_trouble(missing: list[str], extra: list[str]) -> Trouble:
+    """Return the Trouble that names the attributes which are missing and those that are too many."""
+    if not extra:
+        sentence = N_("The module needs {missing}, which yours does not have.")
+    elif not missing:
+        sentence = N_("Yours has {extra}, which the task does not name.")
+    else:
+        sentence = N_(
+            "The module needs {missing}, which yours does not have. Yours has {extra}, which the task does "
+            "not name. Rename the attribute, so that later chapters find it."
+        )
+    return Trouble("attributes", sentence, missing=", ".join(missing), extra=", ".join(extra))
 
 
 def _keep(module: nn.Module, name: str, values: dict[str, Any]) -> None:
@@ -242,7 +268,9 @@ def _keep(module: nn.Module, name: str, values: dict[str, Any]) -> None:
     target: Any = module
     for part in name.split("."):
         if not hasattr(target, part):
-            raise Trouble("attributes", f"The module needs the attribute {name}, which yours does not have.")
+            raise Trouble(
+                "attributes", "The module needs the attribute {name}, which yours does not have.", name=name
+            )
         target = getattr(target, part)
     values[f"attr.{name}"] = plain(target)
     if isinstance(target, torch.Tensor):

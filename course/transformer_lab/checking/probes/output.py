@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from transformer_lab.checking.probes.problems import Trouble
 class _Embedding(nn.Module):
     def __init__(self, table: torch.Tensor):
         super().__init__()
-        self.emb = nn.Embedding(*table.shape, _weight=table.clone())
+        self.emb = nn.Embedding(table.size(0), table.size(1), _weight=table.clone())
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         return self.emb(ids)
@@ -77,10 +78,14 @@ def _descend(parameters: list[nn.Parameter]) -> None:
 def _still_usable(embedding: nn.Module, output: nn.Module) -> None:
     if type(embedding.emb) is not nn.Embedding:
         kind = type(embedding.emb).__name__
-        raise Trouble("attributes", f"embedding.emb became a {kind}. Share the weight, and leave the module.")
+        raise Trouble(
+            "attributes", "embedding.emb became a {kind}. Share the weight, and leave the module.", kind=kind
+        )
     if type(output.proj) is not nn.Linear:
         kind = type(output.proj).__name__
-        raise Trouble("attributes", f"output.proj became a {kind}. Share the weight, and leave the module.")
+        raise Trouble(
+            "attributes", "output.proj became a {kind}. Share the weight, and leave the module.", kind=kind
+        )
 
 
 # ---- 8.4 Transformer --------------------------------------------------------------------------------
@@ -96,6 +101,78 @@ def _dropout(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]) -> Non
         values[f"{mode} repeats"] = bool(torch.equal(first, second))
 
 
+HALVES = ("encoder", "decoder")
+
+
+@probe("where dropout acts in a model")
+def _where_in_a_model(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]) -> None:
+    """Compare what enters the encoder and the decoder in training with what does in evaluation.
+
+    inputs: make, args. Reports "encoder's input" and "decoder's input", in words, and whether a half repeats
+    itself in training when it is given the same numbers again: it does when there is no dropout inside.
+    """
+    module, args = make_module(symbol, inputs, values), build(inputs["args"])
+    calm, trained = _what_enters(module.eval(), args), _what_enters(module.train(), args)
+    for name in HALVES:
+        values[f"{name}'s input"] = _change(calm[name].numbers, trained[name].numbers)
+    values["inside repeats"] = any(trained[name].repeats() for name in HALVES)
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """The first call of a half of the model, or of its first layer."""
+
+    part: nn.Module
+    args: tuple
+    kwargs: dict[str, Any]
+
+    @property
+    def numbers(self) -> torch.Tensor:
+        given = (value for value in (*self.args, *self.kwargs.values()) if isinstance(value, torch.Tensor))
+        return next(value for value in given if value.is_floating_point()).detach()
+
+    def repeats(self) -> bool:
+        first, second = (self.part(*self.args, **self.kwargs) for _ in range(2))
+        return bool(torch.equal(first, second))
+
+
+def _what_enters(module: nn.Module, args: list) -> dict[str, _Entry]:
+    """Run the module and return what entered each half. A half's layers may be called one by one, too."""
+    entered: dict[str, _Entry] = {}
+    hooks = []
+    for name in HALVES:
+
+        def note(part: nn.Module, args: tuple, kwargs: dict, name: str = name) -> None:
+            entered.setdefault(name, _Entry(part, args, kwargs))
+
+        half = getattr(module, name)
+        for part in (half, *list(getattr(half, "layers", []))[:1]):
+            hooks.append(part.register_forward_pre_hook(note, with_kwargs=True))
+    try:
+        module(*args)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    for name in HALVES:
+        if name not in entered:
+            raise Trouble("attributes", f"The model never calls self.{name}.")
+    return entered
+
+
+def _change(calm: torch.Tensor, trained: torch.Tensor) -> str:
+    """Say in words what dropout made of numbers: nothing, zeros and one factor, or something else."""
+    if calm.shape != trained.shape:
+        return "another shape"
+    large = calm.abs() > 1e-2
+    factors = trained[large] / calm[large]
+    left = factors[factors != 0]
+    if not len(left) or (left - left[0]).abs().max() > 1e-3:
+        return "other numbers, by no common factor"
+    zeros = "zeros here and there" if len(left) < len(factors) else ""
+    rest = "nothing" if (left[0] - 1).abs() < 1e-3 else f"{float(left[0]):.2f} times the number"
+    return f"{zeros}, elsewhere {rest}" if zeros else rest
+
+
 @probe("defaults")
 def _defaults(symbol: Any, _inputs: dict[str, Any], values: dict[str, Any]) -> None:
     """Report the default of every parameter that has one."""
@@ -104,6 +181,18 @@ def _defaults(symbol: Any, _inputs: dict[str, Any], values: dict[str, Any]) -> N
             parameter.default, (int, float, str)
         ):
             values[f"default.{name}"] = parameter.default
+
+
+# ---- 8.6 sampling_probs -----------------------------------------------------------------------------
+
+
+@probe("tokens kept")
+def _tokens_kept(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]) -> None:
+    """Report how many tokens have a probability above 0, where it is open which. inputs: args, kwargs."""
+    probs = symbol(*build(inputs["args"]), **build(inputs["kwargs"]))
+    if not isinstance(probs, torch.Tensor):
+        raise Trouble("type", f"The probabilities are of type {type(probs).__name__}; a tensor was expected.")
+    values["kept"] = int((probs > 0).sum())
 
 
 # ---- 8.5 and 8.7: a language model to decode from ---------------------------------------------------
@@ -142,24 +231,35 @@ def _must_be_prefix(prefix: Any, bos_id: int, vocabulary: int) -> None:
     """Raise Trouble, in words, unless `prefix` is a list of token ids that begins with bos_id."""
     if not isinstance(prefix, (list, tuple)):
         kind = type(prefix).__name__
-        raise Trouble("prefix", f"next_log_probs was called with a {kind}; it takes the prefix as a list.")
+        raise Trouble(
+            "prefix", "next_log_probs was called with a {kind}; it takes the prefix as a list.", kind=kind
+        )
     odd = next((token for token in prefix if not isinstance(token, int)), None)
     if odd is not None:
         kind = type(odd).__name__
         raise Trouble(
             "prefix",
-            f"next_log_probs was called with a list that holds a {kind}; tokens are whole numbers. "
-            "int(...) or .item() makes one.",
+            "next_log_probs was called with a list that holds a {kind}; tokens are whole "
+            "numbers. int(...) or .item() makes one.",
+            kind=kind,
         )
     if len(prefix) > LONGEST:
         raise Trouble(
             "endless",
-            f"The prefix has grown to {len(prefix)} tokens, far beyond max_len: the loop does not end.",
+            "The prefix has grown to {prefix_count} tokens, far beyond max_len: the loop does not end.",
+            prefix_count=len(prefix),
         )
     if not prefix or prefix[0] != bos_id:
         raise Trouble(
             "prefix",
-            f"next_log_probs was called with {list(prefix)}; the prefix begins with bos_id, here {bos_id}.",
+            "next_log_probs was called with {prefix}; the prefix begins with bos_id, here {bos_id}.",
+            prefix=list(prefix),
+            bos_id=bos_id,
         )
     if not all(0 <= token < vocabulary for token in prefix):
-        raise Trouble("prefix", f"{list(prefix)} holds a token outside the vocabulary of {vocabulary}.")
+        raise Trouble(
+            "prefix",
+            "{prefix} holds a token outside the vocabulary of {vocabulary}.",
+            prefix=list(prefix),
+            vocabulary=vocabulary,
+        )

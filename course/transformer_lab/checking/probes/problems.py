@@ -10,103 +10,127 @@ import traceback
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from transformer_lab.language import N_, _
+
 TEXT_LIMIT = 400  # characters of an exception's own text that are shown
 LINE_LIMIT = 120  # characters of the line it came from
 
 
 @dataclass(frozen=True)
 class Problem:
-    """kind: todo, raised, missing, attributes, shape, ...; text: the sentence; error: type and message."""
+    """kind: todo, raised, missing, attributes, shape, ...; text: the sentence; error: type and message.
+
+    todo: the number of the TODO that code stopped at, where the kind is "todo".
+    """
 
     kind: str
     text: str
     error: str = ""
+    todo: str = ""
 
     def tree(self) -> dict[str, Any]:
         return asdict(self)
 
 
 class Trouble(Exception):
-    """A mistake that a probe recognised itself; `kind` and the sentence go into the Problem."""
+    """A mistake that a probe recognised itself: its kind, an English sentence and what is filled in there.
 
-    def __init__(self, kind: str, text: str):
-        super().__init__(text)
-        self.kind = kind
+    The Problem holds the sentence in the learner's language, and in English as what it is recognised by.
+    """
+
+    def __init__(self, kind: str, sentence: str, /, **values: Any):
+        super().__init__(sentence.format(**values) if values else sentence)
+        self.kind, self._sentence, self._values = kind, sentence, values
+
+    def told(self) -> str:
+        """Return the sentence in the learner's language."""
+        sentence = _(self._sentence)
+        return sentence.format(**self._values) if self._values else sentence
 
 
 # (pattern in "Type: message", sentence): mistakes that Python's own message does not explain to a newcomer
 _EXPLAINED = [
     (
         r"before Module\.__init__\(\) call",
-        "Call super().__init__() first in __init__: nn.Module prepares itself there.",
+        N_("Call super().__init__() first in __init__: nn.Module prepares itself there."),
     ),
     (
         r"missing the required \"forward\" function",
-        "The class has no method named forward. Check its spelling and its indentation.",
+        N_("The class has no method named forward. Check its spelling and its indentation."),
     ),
     (
         r"view size is not compatible",
-        "view needs a tensor whose memory is in order; after transpose it is not. Use reshape.",
+        N_("view needs a tensor whose memory is in order; after transpose it is not. Use reshape."),
     ),
     (
         r"modified by an inplace operation|leaf Variable that requires grad",
-        "An operation in place (such as += or x[...] =) changed a tensor that the gradient needs. "
-        "Make a new tensor: x = x + ...",
+        N_(
+            "An operation in place (such as += or x[...] =) changed a tensor that the gradient needs. "
+            "Make a new tensor: x = x + ..."
+        ),
     ),
     (
         r"Expected all tensors to be on the same device",
-        "Two tensors are on different devices. Create new tensors with device=x.device.",
+        N_("Two tensors are on different devices. Create new tensors with device=x.device."),
     ),
     (
         r"mat1 and mat2 shapes cannot be multiplied|must match the size of tensor|batch1 tensor to match|"
         r"Expected size for first two dimensions",
-        "Two shapes do not fit together. Print both on the line before. Is a transpose missing, or an axis "
-        "of length 1, as in column[:, None]?",
+        N_(
+            "Two shapes do not fit together. Print both on the line before. Is a transpose "
+            "missing, or an axis of length 1, as in column[:, None]?"
+        ),
     ),
     (
         r"The expanded size of the tensor",
-        "The part on the left has another shape than what is stored into it. Print both shapes.",
+        N_("The part on the left has another shape than what is stored into it. Print both shapes."),
     ),
     (
         r"bitwise_xor|unsupported operand type\(s\) for \^",
-        "In Python ** is power; ^ is something else.",
+        N_("In Python ** is power; ^ is something else."),
     ),
     (
         r"elements cannot be converted to Scalar|only one element tensors|must be real number, not Tensor",
-        "The functions of math take one number. For a tensor use torch's own: torch.sin, torch.exp, ….",
+        N_("The functions of math take one number. For a tensor use torch's own: torch.sin, torch.exp, …."),
     ),
     (
         r"argument 'input' .*must be Tensor, not (int|float)",
-        "This function of torch takes a tensor. For one plain number use math's: math.sqrt, math.exp, ….",
+        N_("This function of torch takes a tensor. For one plain number use math's: math.sqrt, math.exp, …."),
     ),
     (
         r"'torch\.Size' object is not callable|method' object is not subscriptable|method object is not",
-        "Parentheses and brackets: it is x.size(1), or x.shape[1].",
+        N_("Parentheses and brackets: it is x.size(1), or x.shape[1]."),
     ),
     (
         r"unsupported operand type.*'(Linear|Embedding)'",
-        "A layer is called like a function: self.W_q(x).",
+        N_("A layer is called like a function: self.W_q(x)."),
     ),
     (
         r"'Embedding' object is not subscriptable",
-        "An nn.Embedding is called with ids, self.pos(ids); its table is self.pos.weight.",
+        N_("An nn.Embedding is called with ids, self.pos(ids); its table is self.pos.weight."),
     ),
     (
         r"'NoneType' object (is not|has no)|NoneType",
-        "Something is None here. Does a function forget its return?",
+        N_("Something is None here. Does a function forget its return?"),
     ),
     (
         r"softmax\(\) (received an invalid combination|missing)",
-        "softmax has to know along which axis: dim=-1 is the last one.",
+        N_("softmax has to know along which axis: dim=-1 is the last one."),
     ),
     (
         r"the same dtype, but got|expected scalar type",
-        "Two tensors of different types meet. Turn one into the other's type, for example with .to(x.dtype).",
+        N_(
+            "Two tensors of different types meet. Turn one into the other's type, for example "
+            "with .to(x.dtype)."
+        ),
     ),
     (
         r"^NameError",
-        "Python does not know this name here. Is it spelled as where it is defined, and is that line filled "
-        "in already? (What __init__ keeps for forward is written self.name in both.)",
+        N_(
+            "Python does not know this name here. Is it spelled as where it is defined, and is "
+            "that line filled in already? (What __init__ keeps for forward is written "
+            "self.name in both.)"
+        ),
     ),
 ]
 
@@ -114,19 +138,22 @@ _EXPLAINED = [
 _EXPLAINED_CALLS = [
     (
         r"__init__\(\) takes 1 positional argument",
-        "The class has no __init__ that takes arguments. Is it spelled with two underscores on both sides?",
+        N_(
+            "The class has no __init__ that takes arguments. Is it spelled with two "
+            "underscores on both sides?"
+        ),
     ),
     (
         r"got an unexpected keyword argument",
-        "A parameter has another name than in the task.",
+        N_("A parameter has another name than in the task."),
     ),
     (
         r"takes .*positional arguments? but \d+ (was|were) given",
-        "It takes fewer arguments than the task says. In a class, a method's first parameter is self.",
+        N_("It takes fewer arguments than the task says. In a class, a method's first parameter is self."),
     ),
     (
         r"missing \d+ required (positional|keyword-only) argument",
-        "It takes more arguments than the task says.",
+        N_("It takes more arguments than the task says."),
     ),
 ]
 
@@ -134,16 +161,19 @@ _EXPLAINED_CALLS = [
 def problem_of(error: BaseException) -> Problem:
     """Return the Problem for an exception that came out of a learner's code."""
     if isinstance(error, Trouble):
-        return Problem(error.kind, str(error), str(error))
+        return Problem(error.kind, error.told(), str(error))
     message = _message(error)
     todo = re.match(r"NotImplementedError: TODO (\d+\.\d+)", message)
     if todo:
-        return Problem("todo", todo[1], message)
+        text = _("Stops at TODO {todo}, which is still open.").format(todo=todo[1])
+        return Problem("todo", text, message, todo[1])
     where = _where(error)
-    raised = f"Your code raised {message if where else message.rstrip('.')}{where}."
+    raised = _("Your code raised {error}{where}.").format(
+        error=message if where else message.rstrip("."), where=where
+    )
     for pattern, sentence in _EXPLAINED if where else _EXPLAINED + _EXPLAINED_CALLS:
         if re.search(pattern, message):
-            return Problem("raised", f"{sentence} ({raised})", message)
+            return Problem("raised", f"{_(sentence)} ({raised})", message)
     return Problem("raised", raised, message)
 
 
@@ -163,7 +193,7 @@ def _where(error: BaseException) -> str:
         return ""
     line = (own[-1].line or linecache.getline(own[-1].filename, own[-1].lineno or 0)).strip()
     quoted = f": `{line if len(line) <= LINE_LIMIT else line[:LINE_LIMIT] + ' …'}`" if line else ""
-    return f" at line {own[-1].lineno} of its cell{quoted}"
+    return _(" at line {lineno} of its cell{quoted}").format(lineno=own[-1].lineno, quoted=quoted)
 
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

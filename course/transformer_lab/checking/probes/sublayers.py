@@ -19,7 +19,7 @@ MOST_VALUES = 6  # different numbers that are reported; a right wrapper gives tw
 @builder("sublayer")
 def _sublayer(weight: torch.Tensor, bias: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
     """A function `[..., d] -> [..., d]` that stands for attention or a feed-forward network."""
-    return lambda x: torch.tanh(F.linear(x, weight.to(x.dtype), bias.to(x.dtype)))
+    return lambda x: torch.tanh(F.linear(x, weight.to(x), bias.to(x)))
 
 
 class _Adds(nn.Module):

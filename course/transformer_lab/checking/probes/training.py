@@ -7,13 +7,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from transformer_lab.checking.probes.arguments import build, plain
+from transformer_lab.checking.probes.arguments import build, builder, plain
 from transformer_lab.checking.probes.core import probe
 from transformer_lab.checking.probes.problems import Trouble
 from transformer_lab.parts import BOS, EOS, Transformer
 
 MOST_CALLS = 400  # of a stand-in, in one case; more means a loop without an end
 HOPELESS_AFTER = 15  # steps on eight sentences
+MOST_TOKENS = 100  # in a prefix; a prefix that doubles each time would take minutes to answer
 
 
 # ---- 9.2 train_step ---------------------------------------------------------------------------------
@@ -39,12 +40,20 @@ def _must_be_ids(name: str, ids: Any, size: int) -> None:
     """Raise Trouble, in words, unless `ids` is a batch of token ids below `size`."""
     if not isinstance(ids, torch.Tensor) or ids.dim() != 2 or ids.is_floating_point():
         found = f"shape {list(ids.shape)}" if isinstance(ids, torch.Tensor) else type(ids).__name__
-        raise Trouble("ids", f"The model was called with {name} of {found}; ids [B, n] were expected.")
+        raise Trouble(
+            "ids",
+            "The model was called with {name} of {found}; ids [B, n] were expected.",
+            name=name,
+            found=found,
+        )
     if ids.numel() and int(ids.max()) >= size:
         raise Trouble(
             "ids",
-            f"The model was called with {name} that holds the id {int(ids.max())}, but that vocabulary has "
-            f"{size} words. Did source and target change places?",
+            "The model was called with {name} that holds the id {id}, but that vocabulary "
+            "has {size} words. Did source and target change places?",
+            name=name,
+            id=int(ids.max()),
+            size=size,
         )
 
 
@@ -114,7 +123,11 @@ def _losses_of_steps(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]
         nonlocal calls
         calls += 1
         if calls > MOST_CALLS:
-            raise Trouble("endless", f"step() was called more than {MOST_CALLS} times: the loop has no end.")
+            raise Trouble(
+                "endless",
+                "step() was called more than {most} times: the loop has no end.",
+                most=MOST_CALLS,
+            )
         return losses[min(calls, len(losses)) - 1]
 
     values["out"] = plain(symbol(step, **inputs["kwargs"]))
@@ -136,6 +149,7 @@ class Scripted(nn.Module):
         self.sentences, self.vocabulary, self.wrong = sentences, vocabulary, wrong
         self.anchor = nn.Parameter(torch.zeros(1))  # a model has parameters, and logits a gradient
         self.encoded = self.decoded = 0
+        self.needless = False  # was it asked for words when every sentence had ended?
         self.modes: list[bool] = []
         self.gradients: list[bool] = []
 
@@ -148,8 +162,18 @@ class Scripted(nn.Module):
     def decode(self, tgt_in: torch.Tensor, memory: torch.Tensor, src: torch.Tensor) -> torch.Tensor:
         self.decoded += 1
         if self.decoded > MOST_CALLS:
-            raise Trouble("endless", f"decode was called more than {MOST_CALLS} times: the loop has no end.")
+            raise Trouble(
+                "endless",
+                "decode was called more than {most} times: the loop has no end.",
+                most=MOST_CALLS,
+            )
         _must_be_ids("tgt_in", tgt_in, self.vocabulary)
+        if tgt_in.size(1) > MOST_TOKENS:
+            raise Trouble(
+                "long",
+                "decode was given {count} tokens: the prefix should grow by one word at a time.",
+                count=tgt_in.size(1),
+            )
         if not isinstance(memory, torch.Tensor) or memory.dim() != 3:
             raise Trouble(
                 "memory", "decode takes (tgt_in, memory, src); memory is what encode(src) returned."
@@ -157,9 +181,16 @@ class Scripted(nn.Module):
         if not len(tgt_in) == len(memory) == len(src):
             sizes = f"{len(tgt_in)}, {len(memory)} and {len(src)}"
             raise Trouble(
-                "rows", f"tgt_in, memory and src have {sizes} rows; they need one for each sentence."
+                "rows",
+                "tgt_in, memory and src have {sizes} rows; they need one for each sentence.",
+                sizes=sizes,
+            )
+        if not torch.equal(memory[..., 0].round().long(), src):
+            raise Trouble(
+                "src", "decode takes (tgt_in, memory, src); src holds the ids that memory was made from."
             )
         self._note()
+        self.needless |= bool((tgt_in == EOS).any(dim=1).all())
         rows = [self._row(int(m[0, 0].round()), ids.tolist()) for m, ids in zip(memory, tgt_in, strict=True)]
         return torch.stack(rows) + self.anchor  # [B, m, V]
 
@@ -186,6 +217,27 @@ class Scripted(nn.Module):
         self.gradients.append(torch.is_grad_enabled())
 
 
+class Speechless(nn.Module):
+    """Looks ids up in tables, as any model does. For the device probe, where nobody can read what it says."""
+
+    def __init__(self, vocabulary: int):
+        super().__init__()
+        self.source, self.target = (nn.Embedding(vocabulary, vocabulary) for _table in range(2))
+
+    def encode(self, src: torch.Tensor) -> torch.Tensor:
+        return self.source(src)  # [B, n, V]
+
+    def decode(self, tgt_in: torch.Tensor, memory: torch.Tensor, src: torch.Tensor) -> torch.Tensor:
+        read = (memory * self.source(src)).sum(dim=1, keepdim=True)  # [B, 1, V]
+        return self.target(tgt_in) + read  # [B, m, V]
+
+    def forward(self, src: torch.Tensor, tgt_in: torch.Tensor) -> torch.Tensor:
+        return self.decode(tgt_in, self.encode(src), src)
+
+
+builder("speechless model")(Speechless)
+
+
 @probe("translate")
 def _translate(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]) -> None:
     """Let the learner translate with a scripted model. inputs: sentences, vocabulary, wrong, src, kwargs."""
@@ -194,6 +246,6 @@ def _translate(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]) -> N
     values["out"] = plain(symbol(model, src, **inputs["kwargs"]))
     values["changed"] = [] if torch.equal(src, inputs["src"]) else ["src"]
     values["encoded"] = model.encoded
-    values["decoded"] = model.decoded
+    values["needless"] = model.needless
     values["evaluating"] = not any(model.modes)
     values["gradients"] = any(model.gradients)

@@ -71,5 +71,10 @@ def _measure(symbol: Any, d_k: int, samples: int, seed: int | None) -> tuple[flo
 
 def _number(name: str, value: Any) -> float:
     if isinstance(value, torch.Tensor) and value.numel() != 1:
-        raise Trouble("shape", f"{name} has shape {list(value.shape)}; it should be one number, a variance.")
+        raise Trouble(
+            "shape",
+            "{name} has shape {shape}; it should be one number, a variance.",
+            name=name,
+            shape=list(value.shape),
+        )
     return float(value)

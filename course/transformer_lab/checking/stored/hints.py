@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from transformer_lab.checking.stored.recorded import UnknownExercise, recorded_hints
+from transformer_lab.language import _
 
 _climbed: Counter[str] = Counter()
 
@@ -19,8 +20,12 @@ def hint(todo: str) -> None:
         return
     rung = min(_climbed[todo], len(ladder) - 1)
     _climbed[todo] += 1
-    print(f"Hint {rung + 1} of {len(ladder)} for TODO {todo}:\n{ladder[rung]}")
+    print(
+        _("Hint {rung} of {ladder_count} for TODO {todo}:\n{ladder}").format(
+            rung=rung + 1, ladder_count=len(ladder), todo=todo, ladder=ladder[rung]
+        )
+    )
     if rung + 1 < len(ladder):
-        print(f'\nStill stuck? Run hint("{todo}") again for the next one.')
+        print(_('\nStill stuck? Run hint("{todo}") again for the next one.').format(todo=todo))
     else:
-        print("\nThis was the last hint. Try it on paper with the smallest numbers you can.")
+        print(_("\nThis was the last hint. Try it on paper with the smallest numbers you can."))

@@ -8,6 +8,7 @@ from html import escape
 from typing import Any
 
 from transformer_lab.checking.stored.recorded import DATA
+from transformer_lab.language import _
 from transformer_lab.notebook import in_notebook
 
 FILE = "questions.json"
@@ -21,7 +22,11 @@ def _questions() -> dict[str, dict[str, Any]]:
 def question(name: str, answer: str | None = None) -> None:
     """Ask a review question, such as "2-a"; with `answer` (a letter) say at once what that choice means."""
     if name not in _questions():
-        print(f"There is no question {name!r}. The questions are: {', '.join(_questions())}.")
+        print(
+            _("There is no question {name!r}. The questions are: {questions}.").format(
+                name=name, questions=", ".join(_questions())
+            )
+        )
         return
     if answer is not None:
         print(reply(name, answer))
@@ -38,23 +43,25 @@ def reply(name: str, answer: str) -> str:
     choices = _questions()[name]["choices"]
     letter = str(answer).strip().lower()[:1]
     if letter not in choices:
-        return f"Answer with one of: {', '.join(choices)}."
+        return _("Answer with one of: {choices}.").format(choices=", ".join(choices))
     choice = choices[letter]
-    return ("✓ Right. " if choice["right"] else "✗ Not quite. ") + choice["says"]
+    return (_("✓ Right. ") if choice["right"] else _("✗ Not quite. ")) + _(choice["says"])
 
 
 def _as_text(name: str, asked: dict[str, Any]) -> str:
-    lines = [f"Question {name}: {asked['text']}"]
-    lines += [f"  {letter}) {choice['text']}" for letter, choice in asked["choices"].items()]
-    return "\n".join([*lines, f'Choose below, or run question("{name}", "a").'])
+    lines = [_("Question {name}: {asked}").format(name=name, asked=_(asked["text"]))]
+    lines += [f"  {letter}) {_(choice['text'])}" for letter, choice in asked["choices"].items()]
+    return "\n".join([*lines, _('Choose below, or run question("{name}", "a").').format(name=name)])
 
 
 def _as_html(name: str, asked: dict[str, Any]) -> str:
     choices = "".join(
-        f"<div style='padding-left:1em'><b>{letter}</b> &nbsp;{escape(choice['text'])}</div>"
+        f"<div style='padding-left:1em'><b>{letter}</b> &nbsp;{escape(_(choice['text']))}</div>"
         for letter, choice in asked["choices"].items()
     )
-    return f"<div style='line-height:1.5'><b>{escape(name)}</b> &nbsp;{escape(asked['text'])}{choices}</div>"
+    return (
+        f"<div style='line-height:1.5'><b>{escape(name)}</b> &nbsp;{escape(_(asked['text']))}{choices}</div>"
+    )
 
 
 def _show_buttons(name: str, asked: dict[str, Any]) -> None:
@@ -67,7 +74,7 @@ def _show_buttons(name: str, asked: dict[str, Any]) -> None:
     display({"text/html": _as_html(name, asked), "text/plain": _as_text(name, asked)}, raw=True)
     said = ipywidgets.HTML()
     buttons = [
-        ipywidgets.Button(description=letter, tooltip=choice["text"], layout={"width": "3em"})
+        ipywidgets.Button(description=letter, tooltip=_(choice["text"]), layout={"width": "3em"})
         for letter, choice in asked["choices"].items()
     ]
 

@@ -41,7 +41,9 @@ def exercise_of(todo: str) -> str:
     """
     if todo not in index():
         known = ", ".join(index())
-        raise UnknownExercise(f"There is no TODO {todo!r}. The numbers are: {known}.")
+        raise UnknownExercise(
+            _("There is no TODO {todo!r}. The numbers are: {known}.").format(todo=todo, known=known)
+        )
     return index()[todo]
 
 
@@ -52,7 +54,7 @@ def _read(exercise: str) -> dict[str, Any]:
 
 @cache
 def sentences() -> dict[str, Sentences]:
-    """Return {exercise: its sentences in English}; a recorded key knows them by the names of rows and mistakes."""
+    """Return {exercise: its sentences in English}; a recorded key knows them by their names."""
     return json.loads((DATA / SENTENCES).read_text(encoding="utf-8"))
 
 

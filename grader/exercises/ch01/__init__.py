@@ -1,0 +1,3 @@
+"""Chapter 01, embedding."""
+
+CHAPTER = "01_embedding"

@@ -1,0 +1,3 @@
+"""Chapter 04, multi-head attention."""
+
+CHAPTER = "04_multi_head"

@@ -1,0 +1,3 @@
+"""Chapter 05, Add & Norm."""
+
+CHAPTER = "05_add_norm"

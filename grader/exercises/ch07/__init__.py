@@ -1,0 +1,3 @@
+"""Chapter 07, the decoder."""
+
+CHAPTER = "07_decoder"

@@ -1,0 +1,3 @@
+"""Chapter 08, output: from rows to sentences."""
+
+CHAPTER = "08_output"

@@ -1,0 +1,3 @@
+"""Chapter 09, translation."""
+
+CHAPTER = "09_translation"
