@@ -110,7 +110,7 @@ def _learns(draw: Draw) -> list[Case]:
 SUM = ("sum",)
 
 ROWS = (
-    Row("sum", "forward(x) adds the learned codes of positions 0 … n − 1", _sum, looks=("out",), weight=2),
+    Row("sum", "forward(x) adds the learned codes of positions 0 … n − 1", _sum, looks=("out",), weight=1.5),
     Row("full length", "n = max_len still works", _full_length, looks=("out",), needs=SUM),
     Row("too long", "n > max_len raises ValueError", _too_long, looks=("raised",), needs=SUM),
     Row(
@@ -121,6 +121,7 @@ ROWS = (
         needs=SUM,
         weight=0.5,
     ),
+    Row("input kept", "x itself is left unchanged", _one, looks=("changed",), needs=SUM, weight=0.5),
     rows.device(_one, needs=SUM, weight=0.5),
 )
 
@@ -185,6 +186,12 @@ MISTAKES = (
         "(d_model, max_len)",
     ),
     edit(
+        "in place",
+        "x += … changes the caller's tensor. Make a new one: return x + ….",
+        "return x + self.pos(ids)",
+        "x += self.pos(ids)\n        return x",
+    ),
+    edit(
         "on the CPU",
         "The ids are made on the CPU, whatever device x is on. Make them with device=x.device.",
         ", device=x.device",
@@ -206,6 +213,12 @@ EXERCISE = Exercise(
     answer=LearnedPositionalEncoding,
     mistakes=MISTAKES,
     alternatives=(SliceTheTable, OneHotProduct, IdsForEachRow),
+    equivalent={
+        "x.size(1) → x.size(-2)": "x is [B, n, d]: three axes, which may be counted from either end",
+        "ValueError(f'{n} tokens, but this module learned only {self.pos.num_embeddings} positions') → ValueError()": (
+            "the contract asks for a ValueError; its words are the learner's own"
+        ),
+    },
     hints={
         "2.7": (
             _("A learned code is an embedding. What are its ids, when the words are not asked?"),

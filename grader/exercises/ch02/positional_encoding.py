@@ -312,6 +312,11 @@ MISTAKES = (
 
 # ---- the exercise -----------------------------------------------------------------------------------
 
+EVEN_WIDTH = "columns come in pairs, so d_model is even, and the two slices take turns"
+ONE_DTYPE = (
+    "the contract says nothing of an x of another dtype than the module's; float64 comes out as float64"
+)
+
 EXERCISE = Exercise(
     id="2.1",
     symbol="PositionalEncoding",
@@ -324,6 +329,14 @@ EXERCISE = Exercise(
     answer=PositionalEncoding,
     mistakes=MISTAKES,
     alternatives=(ExpOfLog, StackAndFlatten, PlainLoops),
+    equivalent={
+        "torch.zeros(max_len, d_model) → torch.ones(max_len, d_model)": "every column is written afterwards",
+        "pe[:, 0::2] → pe[:, ::2]": EVEN_WIDTH,
+        "pe[:, 0::2] → pe[:, 0:-1:2]": EVEN_WIDTH,
+        "x.size(1) → x.size(-2)": "x is [B, n, d]: three axes, which may be counted from either end",
+        "self.pe[:n].to(x.dtype) → self.pe[:n].to()": ONE_DTYPE,
+        "self.pe[:n].to(x.dtype) → self.pe[:n]": ONE_DTYPE,
+    },
     spoken={
         "attr.pe": _("pe"),
         "attr.pe.requires_grad": _("pe.requires_grad"),

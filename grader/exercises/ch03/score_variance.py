@@ -16,10 +16,19 @@ from transformer_lab.language import _
 # ---- what is right ----------------------------------------------------------------------------------
 
 
+def scatter(d_k, samples):
+    """How far the variance of `samples` products q·k scatters from run to run, over its mean.
+
+    For numbers with fourth moment κ (over the squared variance), Var(S²) / σ⁴ = (κ − (n − 3) / (n − 1)) / n; for
+    q·k, a sum of d_k products of two normal numbers, κ is 3 + 6 / d_k.
+    """
+    return math.sqrt((3 + 6 / d_k - (samples - 3) / (samples - 1)) / samples)
+
+
 def reference(d_k, samples, generator=None):
-    """The exact variances, with a trace of chance so that they behave as measured ones do."""
-    trace = 1e-3 * torch.randn(2, generator=generator, dtype=torch.float64) / math.sqrt(samples)
-    return float(d_k * (1 + trace[0])), float(1 + trace[1])
+    """The exact variances, by turns as much above and below as measured ones scatter."""
+    turn = 0 if generator is None else (-1) ** generator.initial_seed() * scatter(d_k, samples)
+    return d_k * (1.0 + turn), 1.0 + turn
 
 
 def score_variance(d_k, samples, generator=None):
@@ -48,14 +57,6 @@ def in_blocks_by_squares(d_k, samples, generator=None):
     return variance, variance / d_k
 
 
-def all_pairs(d_k, samples, generator=None):
-    """Every query against every key."""
-    q = torch.randn(samples, d_k, generator=generator)
-    k = torch.randn(samples, d_k, generator=generator)
-    scores = q @ k.T
-    return scores.var(), (scores * d_k**-0.5).var()
-
-
 def bmm(d_k, samples, generator=None):
     q = torch.randn(samples, d_k, generator=generator)
     k = torch.randn(samples, d_k, generator=generator)
@@ -66,16 +67,25 @@ def bmm(d_k, samples, generator=None):
 # ---- rows -------------------------------------------------------------------------------------------
 # None asks where tensors stand: no tensor goes in.
 
-# 200 calls of 500 samples: 100 000 products, whose variance scatters by √(2.17 / 100 000) = 0.5 %. The
-# tolerance of 4 % is more than eight times that: chance fails a right answer less than once in 10^15 runs.
+# How sure a verdict is, and a name. Below, z is a distance in standard deviations of what is measured; chance goes
+# beyond z = 6.2 less than once in 10^9, beyond 7 in 10^11.
+#
+# raw, scaled: 200 calls of 500 samples are 100 000 products, whose variance scatters by √(2.1 / 100 000) = 0.46 %.
+#   A right answer: within 4 %, z = 8.7. A mistake is named when both numbers are within 12 % of its own (three
+#   tolerances), whatever numbers it drew. The most scattered is "summed over samples", a variance of d_k sums:
+#   √(2 / 63) / √200 = 1.26 % for d_k = 64, two of them √2 · 1.26 = 1.78 % apart, z = 6.7; "not summed" scatters by
+#   √(8 / 64 / 100 000) = 0.1 %. No two mistakes agree in both numbers to less than a factor of 2.
+# no generator: 40 calls, 1.03 %; within 12 %, z = 11.
+# repeats: a float32 number of a right answer is the same under another seed once in 10^7. Four more seeds must agree
+#   to fail it (10^28), and two more runs to pass "generator ignored" (10^14).
 CALLS, SAMPLES, ABOUT = 200, 500, Tolerance(atol=0.0, rtol=0.04)
-FEW_CALLS, ROUGHLY = 40, Tolerance(atol=0.0, rtol=0.12)  # the same certainty with a fifth of the samples
+FEW_CALLS, ROUGHLY = 40, Tolerance(atol=0.0, rtol=0.12)
 
 
 def _case(draw: Draw, seeded: bool = True) -> Case:
     start = draw.size(0, 10**6)
     seeds = [start + i for i in range(CALLS)] if seeded else [None] * FEW_CALLS
-    return Case("variance", {"d_k": draw.choice([36, 42, 49]), "samples": SAMPLES, "seeds": seeds})
+    return Case("variance", {"d_k": draw.choice([64, 72, 81]), "samples": SAMPLES, "seeds": seeds})
 
 
 def _mean(draw: Draw) -> list[Case]:
@@ -87,10 +97,39 @@ def _repeats(draw: Draw) -> list[Case]:
 
 
 def _more_samples(draw: Draw) -> list[Case]:
-    """128 times the samples: right answers scatter about √128 = 11 times less; 3 times is asked for."""
+    """128 times the samples: right answers scatter 12 times less (`scatter`); 3 times is asked for.
+
+    The measured factor has 59 degrees of freedom on both sides. A right answer fails when F exceeds (12 / 3)² = 16,
+    less than once in 10^18; "samples ignored", whose factor is 1, passes when F exceeds 9, once in 10^14.
+    """
     start = draw.size(0, 10**6)
     sizes = {"d_k": draw.size(6, 8), "few": 8, "many": 1024, "factor": 3.0}
     return [Case("variance spread", sizes | {"seeds": list(range(start, start + 60))})]
+
+
+def _scatter(draw: Draw) -> list[Case]:
+    """The numbers must scatter from run to run as the variance of as many independent products does, within 17 %.
+
+    All wrong answers here have the right means. What they scatter by, over what is right, and z, for 1300 runs at
+    d_k ≥ 36 and for 2000 at d_k = 1 (standard deviations as found in 3000 repetitions; they are near normal):
+
+                                   d_k ≥ 36                   d_k = 1
+        right                      1.00 ± 0.0215   z = 7.9    1.00 ± 0.0186   z = 9.1
+        q alone (normal scores)    0.97 ± 0.0195   z = 7.0    0.50 ± 0.008    z = 42   (right at d_k ≥ 36)
+        std for the scaled         0.50 ± 0.0095   z = 35     0.49 ± 0.008    z = 42
+        all pairs                  0.31 ± 0.007    z = 77     0.71 ± 0.012    z = 10
+
+    So each has a pattern of its own. 20 and 100 samples: the fewer, the cheaper, but too few scatter too wildly.
+    """
+    runs = [(draw.choice([36, 42, 49]), 20, 1300), (1, 100, 2000)]
+    return [_scatter_case(draw, d_k, samples, many) for d_k, samples, many in runs]
+
+
+def _scatter_case(draw: Draw, d_k: int, samples: int, runs: int) -> Case:
+    right = scatter(d_k, samples)
+    bounds = {"low": 0.83 * right, "high": 1.17 * right}
+    sizes = {"d_k": d_k, "samples": samples, "start": draw.size(0, 10**6), "runs": runs}
+    return Case("variance scatter", sizes | bounds)
 
 
 def _no_generator(draw: Draw) -> list[Case]:
@@ -127,6 +166,15 @@ ROWS = (
         _more_samples,
         looks=("steadier",),
         needs=("raw",),
+        weight=0.5,
+    ),
+    Row(
+        "scatter",
+        "from run to run the numbers scatter as the variance of that many independent products q·k does",
+        _scatter,
+        looks=("raw_scatters", "scaled_scatters"),
+        needs=("raw",),
+        weight=0.5,
     ),
     Row(
         "no generator",
@@ -265,9 +313,33 @@ MISTAKES = (
         "k = torch.randn(samples",
         "k = torch.randn(1000",
     ),
+    edit(
+        "scaled as std",
+        "The second number is a standard deviation, the root of the variance. Both are 1 on average, but the second "
+        "should be a variance as well: var.",
+        "scaled.var()",
+        "scaled.std()",
+    ),
+    edit(
+        "q alone",
+        "A score is summed from the numbers of one vector only; the other has no part in it. That happens to have the "
+        "right variance, too, but a score is the sum of q_i · k_i.",
+        "(q * k)",
+        "q",
+    ),
+    edit(
+        "all pairs",
+        "q @ k.T meets every query with every key: samples² scores that are not independent. The task is one score for "
+        "each pair: row i of q with row i of k.",
+        "(q * k).sum(dim=-1)",
+        "q @ k.T",
+    ),
 )
 
 # ---- the exercise -----------------------------------------------------------------------------------
+
+OR_A_TENSOR = "the contract says two numbers; tensors of one element are taken for numbers"
+EITHER_VARIANCE = "the contract says variance: divided by n or by n - 1, it does not say"
 
 EXERCISE = Exercise(
     id="3.7",
@@ -280,11 +352,20 @@ EXERCISE = Exercise(
     reference=reference,
     answer=score_variance,
     mistakes=MISTAKES,
-    alternatives=(tensors_einsum, in_blocks_by_squares, all_pairs, bmm),
+    alternatives=(tensors_einsum, in_blocks_by_squares, bmm),
+    equivalent={
+        "(q * k).sum(dim=-1) → (q * k).sum(dim=1)": "q and k have two axes",
+        "scores.var().item() → scores.var()": OR_A_TENSOR,
+        "(scores / math.sqrt(d_k)).var().item() → (scores / math.sqrt(d_k)).var()": OR_A_TENSOR,
+        "scores.var() → scores.var(correction=0)": EITHER_VARIANCE,
+        "(scores / math.sqrt(d_k)).var() → (scores / math.sqrt(d_k)).var(correction=0)": EITHER_VARIANCE,
+    },
     spoken={
         "repeatable": _("“equal generators give equal numbers”"),
         "follows_generator": _("“another seed gives other numbers”"),
         "steadier": _("“1024 samples scatter less than 8”"),
+        "raw_scatters": _("“raw scatters from run to run as it should”"),
+        "scaled_scatters": _("“scaled scatters from run to run as it should”"),
     },
     hints={
         "3.7": (

@@ -335,6 +335,9 @@ MISTAKES = (
 
 # ---- the exercise -----------------------------------------------------------------------------------
 
+THREE_AXES = "x is [B, n, d]: three axes, which may be counted from either end"
+ONE_WIDTH = "x, Q, K and V all have the width d"
+
 EXERCISE = Exercise(
     id="3.1",
     symbol="SelfAttention",
@@ -347,6 +350,15 @@ EXERCISE = Exercise(
     answer=SelfAttention,
     mistakes=MISTAKES,
     alternatives=(Einsum, Baddbmm, ALoopOverQueries, OneProductScaledQueries, Fused),
+    equivalent={
+        "K.transpose(-2, -1) → K.transpose(1, -1)": THREE_AXES,
+        "K.transpose(-2, -1) → K.transpose(-2, 2)": THREE_AXES,
+        "K.size(-1) → K.size(2)": THREE_AXES,
+        "torch.softmax(scores, dim=-1) → torch.softmax(scores, dim=2)": THREE_AXES,
+        "K.size(-1) → x.size(-1)": ONE_WIDTH,
+        "K.size(-1) → Q.size(-1)": ONE_WIDTH,
+        "K.size(-1) → V.size(-1)": ONE_WIDTH,
+    },
     spoken={
         "out": _("forward(x)"),
         "parameters": _("the list of parameters (each with its shape)"),

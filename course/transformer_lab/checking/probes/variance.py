@@ -20,12 +20,17 @@ def _variance(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]) -> No
 
 @probe("variance repeats")
 def _repeats(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]) -> None:
-    """inputs: d_k, samples, seed. Equal generators must give equal numbers, whatever the global seed."""
+    """inputs: d_k, samples, seed. Equal generators must give equal numbers, whatever the global seed.
+
+    More than one more run each, since two single numbers may agree by chance.
+    """
     d_k, samples, seed = inputs["d_k"], inputs["samples"], inputs["seed"]
     first = _measure(symbol, d_k, samples, seed)
     torch.manual_seed(1)
-    again, other = _measure(symbol, d_k, samples, seed), _measure(symbol, d_k, samples, seed + 1)
-    values["repeatable"], values["follows_generator"] = first == again, first != other
+    again = [_measure(symbol, d_k, samples, seed) for _ in range(2)]
+    others = [_measure(symbol, d_k, samples, seed + more) for more in range(1, 5)]
+    values["repeatable"] = all(first == numbers for numbers in again)
+    values["follows_generator"] = any(first != numbers for numbers in others)
 
 
 @probe("variance spread")
@@ -36,6 +41,20 @@ def _spread(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]) -> None
         for samples in (inputs["few"], inputs["many"])
     )
     values["steadier"] = few > inputs["factor"] * many
+
+
+@probe("variance scatter")
+def _scatter(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]) -> None:
+    """inputs: d_k, samples, start (the first seed), runs, low, high.
+
+    Says for both numbers whether their standard deviation over the runs lies between `low` and `high` means.
+    """
+    seeds = range(inputs["start"], inputs["start"] + inputs["runs"])
+    pairs = [_measure(symbol, inputs["d_k"], inputs["samples"], seed) for seed in seeds]
+    numbers = torch.tensor(pairs, dtype=torch.float64)
+    mean, spread = numbers.mean(0).abs(), numbers.std(0, correction=0)
+    within = (inputs["low"] * mean < spread) & (spread < inputs["high"] * mean)
+    values["raw_scatters"], values["scaled_scatters"] = within.tolist()
 
 
 def _measure(symbol: Any, d_k: int, samples: int, seed: int | None) -> tuple[float, float]:
