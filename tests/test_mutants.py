@@ -282,10 +282,32 @@ def changes(source: str) -> list[str]:
         ("raise ValueError(x)", "ValueError(x) → TypeError(x)"),
         ("return {'a': x, 'b': y}", "{'a': x, 'b': y} → {'a': y, 'b': x}"),
         ("return nn.ModuleList(x)", "nn.ModuleList(x) → list(x)"),
+        ("return x[:y]", "x[:y] → x[:y + 1]"),
+        ("return range(y)", "range(y) → range(y - 1)"),
+        ("return x.tril()", "x.tril() → x.tril(diagonal=-1)"),
+        ("return x.masked_fill(mask, 0)", "x.masked_fill(mask, 0) → x.masked_fill_(mask, 0)"),
     ],
 )
 def test_a_small_change_is_made(solution, change):
     assert change in changes(cell(solution))
+
+
+@pytest.mark.parametrize(
+    ("solution", "change"),
+    [
+        ("return x * y", "x * y → y * x"),
+        ("return x + y", "x + y → y + x"),
+        ("return min(x, y)", "min(x, y) → min(y, x)"),
+        ("return x.transpose(1, 2)", "x.transpose(1, 2) → x.transpose(2, 1)"),
+        ("return x[0:]", "x[0:] → x[:]"),
+        ("return x[:, None, :]", "x[:, None, :] → x[:, None]"),
+        ("return x == 'pre'", "x == 'pre' → x <= 'pre'"),
+        ("x = x + 1\nreturn x - y", "x - y → x.sub_(y)"),
+        ("for _ in y:\n    g(x)", "for _ in y: → for _ in list(y)[::-1]:"),
+    ],
+)
+def test_a_change_that_changes_nothing_is_not_made(solution, change):
+    assert change not in changes(cell(solution))
 
 
 def test_an_attribute_is_taken_for_its_sibling():

@@ -7,9 +7,11 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from grader.authoring.mutants import statements  # noqa: F401  (it registers its operators)
-from grader.authoring.mutants.operators import OPERATORS
+from grader.authoring.mutants import arithmetic, calls, constants, indices, statements, variables
 from grader.authoring.mutants.places import Mutant, Place, changed, places
+from grader.authoring.mutants.registry import OPERATORS
+
+REGISTERED = (arithmetic, calls, constants, indices, statements, variables)  # by being imported
 
 
 def mutants(source: str) -> list[Mutant]:

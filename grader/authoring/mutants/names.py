@@ -52,8 +52,6 @@ _ONE_WAY = {
     "block_diag": ("cat", "stack"),
     "target_mask": ("padding_mask",),
     "padding_mask": ("target_mask",),
-    "masked_fill": ("masked_fill_",),
-    "index_fill": ("index_fill_",),
     "ValueError": ("TypeError", "RuntimeError"),
     "enumerate": ("list",),
     "ModuleList": ("Sequential",),
@@ -80,6 +78,7 @@ STRINGS = {
 # Functions whose integer arguments are axes; their two axes may change places.
 AXES = set(_AXES.split())
 AXIS_KEYWORDS = {"dim", "axis", "dims", "dim0", "dim1"}
+HAVE_IN_PLACE = {"masked_fill", "index_fill", "clamp_min", "exp", "pow", "neg", "sqrt", "sin", "cos"}
 EITHER_ORDER = {"transpose", "swapaxes", "max", "min", "maximum", "minimum"}
 
 
@@ -93,3 +92,15 @@ def _all_siblings() -> dict[str, tuple[str, ...]]:
 
 
 SIBLINGS = _all_siblings()
+
+# Keywords that a call may have been given: {function: (name, value), …}.
+EXTRA = {
+    "var": (("correction", 0),),
+    "std": (("correction", 0),),
+    "tril": (("diagonal", 1), ("diagonal", -1)),
+    "triu": (("diagonal", 1), ("diagonal", -1)),
+    "Linear": (("bias", False),),
+    "LayerNorm": (("elementwise_affine", False), ("eps", 0.1)),
+    "sorted": (("reverse", True),),
+    "enumerate": (("start", 1),),
+}

@@ -1,12 +1,12 @@
-"""The small changes of statements, conditions and loops."""
+"""Operators: statements, conditions, loops, results."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
-from grader.authoring.mutants.operators import like, on, written
 from grader.authoring.mutants.places import New, Place
+from grader.authoring.mutants.registry import like, on, written
 
 SIMPLE = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return, ast.Raise, ast.Break, ast.Continue)
 BLOCKS = (ast.If, ast.For, ast.While)
@@ -56,8 +56,10 @@ def other_turns(place: Place) -> Iterator[New]:
     """A loop that runs once, once less, without the first turn, or backwards."""
     if place.field == "iter":
         turns = ast.Call(ast.Name("list", ast.Load()), [place.node], [])
-        for part in (_part(None, 1), _part(None, -1), _part(1, None), ast.Slice(step=written(-1))):
-            yield ast.Subscript(turns, part, ast.Load())
+        parts = [_part(None, 1), _part(None, -1)]
+        if not getattr(place.parent.target, "id", "").startswith("_"):  # else one turn is like another
+            parts += [_part(1, None), ast.Slice(step=written(-1))]
+        yield from (ast.Subscript(turns, part, ast.Load()) for part in parts)
 
 
 def _part(lower: int | None, upper: int | None) -> ast.Slice:

@@ -55,7 +55,10 @@ def one(draw: Draw) -> list[Case]:
 
 
 def encode(draw: Draw) -> list[Case]:
-    return [_case(draw, method="encode")]
+    """As many tokens as max_len has room for are fine, and one more is an error."""
+    longest, too_long = _case(draw, method="encode", n=16), _case(draw, method="encode", n=17)
+    error = Case("raises", {"run": too_long.tree(), "error": "Exception"})
+    return [_case(draw, method="encode"), longest, error]
 
 
 def decode(draw: Draw) -> list[Case]:
@@ -74,4 +77,6 @@ def dropout(draw: Draw) -> list[Case]:
     s = draw.sizes(B=(2, 3), m=(5, 6), n=(7, 9))
     make = {"args": [19, 23], "kwargs": {"d_model": 8, "h": 2, "d_ff": 12, "N": 1, "dropout": 0.5}}
     args = [draw.integers(3, 18, s["B"], s["n"]), draw.integers(3, 22, s["B"], s["m"])]
-    return [Case("dropout", {"make": make, "args": args})]
+    rate = make["kwargs"] | {"dropout": 0.25}
+    where = Case("where dropout acts in a model", {"make": make | {"kwargs": rate}, "args": args})
+    return [Case("dropout", {"make": make, "args": args}), where]

@@ -93,7 +93,8 @@ def _plain(draw: Draw) -> list[Case]:
     strided = _case(draw)
     strided.inputs["args"][0] = {"$": "strided", "tensor": strided.inputs["args"][0]}
     square = [_case(draw, B=6, m=6), _case(draw, m=9, V=9), _case(draw, B=5, V=5), _case(draw, B=7, m=7, V=7)]
-    return [_case(draw), strided, *square]
+    single = [_case(draw, B=1), _case(draw, m=1), _case(draw, B=1, m=1)]
+    return [_case(draw), strided, *square, *single]
 
 
 def _smooth(draw: Draw) -> list[Case]:
@@ -311,6 +312,13 @@ MISTAKES = (
         "gather(-1, target)",
     ),
     edit(
+        "squeezes everything",
+        "squeeze() drops every axis of length 1: also that of the batch when there is one sentence, and that of the "
+        "places when there is one token. Say which one to drop: squeeze(-1).",
+        "squeeze(-1)",
+        "squeeze()",
+    ),
+    edit(
         "graph cut",
         "The value is right, but no gradient reaches the logits: they were detached or passed through "
         "numpy or .item().",
@@ -324,6 +332,7 @@ MISTAKES = (
 BY_HAND = _(
     "This one is by hand: take log_softmax, pick the right entries and average, without the ready-made loss."
 )
+THREE_AXES = "the contract has three axes, [B, m, V], of which 2 is the last"
 LIBRARY = ["cross_entropy", "CrossEntropyLoss", "nll_loss", "NLLLoss", "kl_div", "KLDivLoss"]
 
 EXERCISE = Exercise(
@@ -340,6 +349,13 @@ EXERCISE = Exercise(
     alternatives=(one_hot_targets, logsumexp, loops),
     spoken={"out": _("the loss"), "grad.0": _("the gradient of the logits")},
     forbidden=dict.fromkeys(LIBRARY, BY_HAND),
+    equivalent={
+        "torch.log_softmax(logits, dim=-1) → torch.log_softmax(logits, dim=2)": THREE_AXES,
+        "log_probs.gather(-1, target[..., None]) → log_probs.gather(2, target[..., None])": THREE_AXES,
+        "log_probs.gather(-1, target[..., None]).squeeze(-1) → "
+        "log_probs.gather(-1, target[..., None]).squeeze(2)": THREE_AXES,
+        "log_probs.mean(dim=-1) → log_probs.mean(dim=2)": THREE_AXES,
+    },
     hints={
         "8.3": (
             _(
