@@ -21,7 +21,7 @@ def padded_ids(draw: Draw, rows: int, length: int, low: int = 3, high: int = 30,
     ids = draw.integers(low, high, rows, length)
     ids[ids == pad_id] = high + 1
     for row in range(rows - 1):
-        ids[row, length - 1 - row % (length - 1) :] = pad_id
+        ids[row, length - 1 - row % max(length - 1, 1) :] = pad_id
     return ids
 
 

@@ -110,10 +110,12 @@ class ReferenceTransformer(nn.Module):
         self.decoder = TorchDecoder(d_model, h, d_ff, N, norm, dropout)
         self.output = nn.ModuleDict({"proj": nn.Linear(d_model, tgt_vocab, bias=False)})
         self.output["proj"].weight = self.tgt_emb["emb"].weight
-        self.rate = dropout
+        self.rate, self.max_len = dropout, max_len
 
     def place(self, table, ids):
         n, d = ids.size(1), table.size(1)
+        if n > self.max_len:
+            raise ValueError(f"{n} tokens, but only {self.max_len} positions")
         like = {"device": table.device, "dtype": torch.float64}
         angles = torch.outer(torch.arange(n, **like), 10000.0 ** -(torch.arange(0, d, 2, **like) / d))
         codes = torch.stack([angles.sin(), angles.cos()], dim=-1).reshape(n, d)

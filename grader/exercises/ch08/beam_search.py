@@ -74,7 +74,7 @@ def heap(next_log_probs, bos_id, eos_id, width, max_len, length_penalty=0.0):
     return max(ended + alive, key=lambda o: o[0] / (len(o[1]) - 1) ** length_penalty)[1][1:]
 
 
-def topk(next_log_probs, bos_id, eos_id, width, max_len, length_penalty=0.0):
+def by_topk(next_log_probs, bos_id, eos_id, width, max_len, length_penalty=0.0):
     """Totals in a tensor, `topk` over the flattened table."""
     prefixes, totals, pool = [[bos_id]], torch.zeros(1), []
     for step in range(max_len):
@@ -147,7 +147,10 @@ def _the_beam(draw: Draw) -> list[Case]:
             max_len=lambda: draw.size(2, 5),
         )
 
-    return telling(draw, make, symbols(EXERCISE, SEARCHING), most=12)
+    wide = _without_places(
+        draw, width=lambda: 9, max_len=lambda: 3
+    )  # more than the 6 or 7 tokens that there are
+    return [*telling(draw, make, symbols(EXERCISE, SEARCHING), most=12), wide]
 
 
 def _width_one(draw: Draw) -> list[Case]:
@@ -397,6 +400,14 @@ MISTAKES = (
         "finished = [",
     ),
     edit(
+        "width above V",
+        "A width above V ends in an error inside topk: the first step has V continuations only. Then all of them "
+        "survive: take min(width, number of continuations).",
+        "min(width, table.numel())",
+        "width",
+        of=by_topk,
+    ),
+    edit(
         "ties compared",
         "When two totals are equal, Python goes on to compare what stands beside them in the tuple, and "
         "tensors refuse. Sort by the total only: key=….",
@@ -416,6 +427,14 @@ MISTAKES = (
 
 # ---- the exercise -----------------------------------------------------------------------------------
 
+TIES = "only the order of equal totals changes, and the contract leaves open which of them stands first"
+LAST_STEP = (
+    "continuations of one step are equally long, so the best of them by score is the best by total, which is "
+    "among the survivors; those that ended are in finished as well"
+)
+ENDED = "[pair for pair in best if pair[0][-1] == eos_id]"
+OPEN = "[pair for pair in best if pair[0][-1] != eos_id]"
+
 EXERCISE = Exercise(
     id="8.7",
     symbol="beam_search",
@@ -427,7 +446,18 @@ EXERCISE = Exercise(
     reference=reference,
     answer=beam_search,
     mistakes=MISTAKES,
-    alternatives=(heap, topk, tuples),
+    alternatives=(heap, by_topk, tuples),
+    equivalent={
+        "for tokens, total in still_open: → for tokens, total in list(still_open)[::-1]:": TIES,
+        "enumerate(log_probs) → list(enumerate(log_probs))[::-1]": TIES,
+        f"{ENDED} → {ENDED.replace('best', 'list(best)[::-1]')}": TIES,
+        f"{OPEN} → {OPEN.replace('best', 'list(best)[::-1]')}": TIES,
+        "next_log_probs([bos_id, *tokens]).tolist() → next_log_probs([bos_id, *tokens])": (
+            "tensors of one number add up and compare as numbers do"
+        ),
+        "finished + still_open → finished + continuations": LAST_STEP,
+        "finished + still_open → finished + best": LAST_STEP,
+    },
     hints={
         "8.7": (
             _(

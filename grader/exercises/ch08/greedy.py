@@ -204,6 +204,7 @@ EXERCISE = Exercise(
     answer=greedy,
     mistakes=MISTAKES,
     alternatives=(for_loop, lists, while_loop),
+    equivalent={"range(max_len) → list(range(max_len))[::-1]": "the number of the step is not used"},
     hints={
         "8.5": (
             _(

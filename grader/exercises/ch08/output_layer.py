@@ -57,8 +57,8 @@ class LinearOnRows(nn.Module):
 # ---- rows -------------------------------------------------------------------------------------------
 
 
-def _case(draw: Draw, wrt: bool = False) -> Case:
-    s = draw.sizes(B=(2, 4), m=(5, 7), d=(8, 10), V=(11, 14))
+def _case(draw: Draw, wrt: bool = False, **equal: int) -> Case:
+    s = draw.sizes(B=(2, 4), m=(5, 7), d=(8, 10), V=(11, 14)) | equal
     x = draw.normal(s["B"], s["m"], s["d"])
     call: dict = {"args": [x]}
     if wrt:
@@ -68,7 +68,8 @@ def _case(draw: Draw, wrt: bool = False) -> Case:
 
 
 def _logits(draw: Draw) -> list[Case]:
-    return [_case(draw)]
+    """All sizes different, then equal in pairs: code that tells axes by their lengths fails there."""
+    return [_case(draw), _case(draw, B=5, m=5), _case(draw, m=6, d=6), _case(draw, d=8, V=8)]
 
 
 def _gradient(draw: Draw) -> list[Case]:
@@ -90,7 +91,7 @@ ROWS = (
         needs=("logits",),
         weight=0.5,
     ),
-    rows.device(_logits, needs=("logits",), weight=0.5),
+    rows.device(lambda draw: [_case(draw)], needs=("logits",), weight=0.5),
 )
 
 # ---- known mistakes ---------------------------------------------------------------------------------

@@ -135,7 +135,9 @@ def _top_k(draw: Draw) -> list[Case]:
 
 
 def _edges_of_k(draw: Draw) -> list[Case]:
-    return [_case(draw, top_k=1), _case(draw, top_k=50)]
+    exactly = _case(draw, top_k=8)
+    exactly.inputs["kwargs"]["top_k"] = len(exactly.inputs["args"][0])
+    return [_case(draw, top_k=1), _case(draw, top_k=50), exactly]
 
 
 SETS = ("one too few", "empty set", "one too many", "p as a threshold", "share of the best")
@@ -146,7 +148,17 @@ def _top_p(draw: Draw) -> list[Case]:
     def make(draw: Draw) -> Case:
         return _case(draw, top_p=draw.choice([0.15, 0.5, 0.7, 0.8]))
 
-    return telling(draw, make, symbols(EXERCISE, SETS))
+    return telling(draw, make, symbols(EXERCISE, SETS)) + [_edge_of_p(draw, p) for p in (0.25, 0.5, 0.75)]
+
+
+def _edge_of_p(draw: Draw, top_p: float) -> Case:
+    """Four equally likely tokens, so that some of them have mass p exactly, in any arithmetic.
+
+    Which of the four stay is left open; how many do is not.
+    """
+    logits = torch.full((draw.size(8, 11),), -1000.0)
+    logits[draw.rng.permutation(len(logits))[:4]] = 0.0
+    return Case("tokens kept", {"args": [logits], "kwargs": {"top_p": top_p}})
 
 
 def _all_three(draw: Draw) -> Case:
@@ -195,7 +207,7 @@ ROWS = (
         "top_p",
         "top_p keeps the smallest set of likeliest tokens with mass at least p",
         _top_p,
-        looks=("out",),
+        looks=("out", "kept"),
     ),
     Row(
         "order",
@@ -309,6 +321,13 @@ MISTAKES = (
         "order[kept:]",
     ),
     edit(
+        "beyond p",
+        "When the likeliest tokens have mass p exactly, the set is complete; yours takes one more. A token stays while "
+        "the mass before it is below p: <, not ≤.",
+        "before >= top_p",
+        "before > top_p",
+    ),
+    edit(
         "p as a threshold",
         "You kept tokens whose own probability is at least p. p is about their sum, from the likeliest down.",
         "before = ranked.cumsum(dim=0) - ranked",
@@ -374,6 +393,12 @@ MISTAKES = (
 
 # ---- the exercise -----------------------------------------------------------------------------------
 
+ONE_AXIS = "the contract has one axis, [V], which is the first and the last"
+NOTHING_CUT = (
+    "without a top_k the slice is the whole: the k-th largest logit is the smallest, and none is below it"
+)
+CUT = "probs.index_fill(0, order[before >= top_p], 0.0)"
+
 EXERCISE = Exercise(
     id="8.6",
     symbol="sampling_probs",
@@ -386,7 +411,26 @@ EXERCISE = Exercise(
     answer=sampling_probs,
     mistakes=MISTAKES,
     alternatives=(logits_only, thresholds, loop_over_ranks),
-    spoken={"out": _("the probabilities")},
+    spoken={
+        "out": _("the probabilities"),
+        "kept": _("the number of tokens that stay, of four equally likely ones,"),
+    },
+    equivalent={
+        "temperature == 0 → temperature <= 0": "the contract knows no temperature below 0",
+        "top_k is not None → True": NOTHING_CUT,
+        "top_k is not None → logits is not None": NOTHING_CUT,
+        "top_k is not None → temperature is not None": NOTHING_CUT,
+        f"{COLD} → {COLD.replace('fill(', 'fill_(')}": "the zeros are new, and nobody else's",
+        f"{COLD} → {COLD.replace('(0,', '(-1,')}": ONE_AXIS,
+        f"{COLD} → {COLD.replace('1.0', '1')}": "the number takes the dtype of the tensor that it is put into",
+        "logits.masked_fill(logits < kth, -math.inf) → logits.masked_fill_(logits < kth, -math.inf)": (
+            "the quotient by the temperature is new, and nobody else's"
+        ),
+        "ranked.cumsum(dim=0) → ranked.cumsum(dim=-1)": ONE_AXIS,
+        f"{CUT} → {CUT.replace('fill(', 'fill_(')}": "the softmax is new, and no gradient is asked of what is drawn from",
+        f"{CUT} → {CUT.replace('(0,', '(-1,')}": ONE_AXIS,
+        f"{CUT} → {CUT.replace('0.0', '0')}": "the number takes the dtype of the tensor that it is put into",
+    },
     hints={
         "8.6": (
             _(

@@ -63,32 +63,54 @@ def loops(logits, target, pad_id=0, label_smoothing=0.0):
 # ---- rows -------------------------------------------------------------------------------------------
 
 
-def _case(draw: Draw, scale: float = 2.0, pad_id: int = 0, kwargs: dict | None = None, wrt=False) -> Case:
-    s = draw.sizes(B=(3, 4), m=(6, 7), V=(9, 12))
+def _case(
+    draw: Draw,
+    scale: float = 2.0,
+    pad_id: int = 0,
+    kwargs: dict | None = None,
+    wrt: bool = False,
+    likely: float = 0.0,
+    **equal: int,
+) -> Case:
+    """`likely` is added to the logits of right tokens, and taken from those of padding."""
+    s = draw.sizes(B=(3, 4), m=(6, 7), V=(9, 12)) | equal
     target = padded_ids(draw, s["B"], s["m"], low=0 if pad_id else 1, high=s["V"] - 2, pad_id=pad_id)
     if pad_id:
         target[0, 0], target[1, 1], target[-1, 2] = 0, 0, 0  # a word here
+    logits = draw.normal(s["B"], s["m"], s["V"], scale=scale)
+    if likely:
+        logits += F.one_hot(target, s["V"]) * torch.where(target != pad_id, likely, -likely)[..., None]
     call: dict = {
-        "args": [draw.normal(s["B"], s["m"], s["V"], scale=scale), target],
+        "args": [logits, target],
         "kwargs": kwargs or ({"pad_id": pad_id} if pad_id else {}),
     }
     if wrt:
-        call |= {"wrt": ["0"], "cotangents": [draw.normal()]}
+        call |= {"wrt": ["0"], "cotangents": [draw.uniform(low=1.0, high=3.0)]}
     return Case("function", call)
 
 
 def _plain(draw: Draw) -> list[Case]:
     strided = _case(draw)
     strided.inputs["args"][0] = {"$": "strided", "tensor": strided.inputs["args"][0]}
-    return [_case(draw), strided]
+    square = [_case(draw, B=6, m=6), _case(draw, m=9, V=9), _case(draw, B=5, V=5), _case(draw, B=7, m=7, V=7)]
+    single = [_case(draw, B=1), _case(draw, m=1), _case(draw, B=1, m=1)]
+    return [_case(draw), strided, *square, *single]
 
 
 def _smooth(draw: Draw) -> list[Case]:
-    return [_case(draw, kwargs={"label_smoothing": epsilon}) for epsilon in (0.1, 0.3, 0.2)]
+    """Sharing ε among V classes or V - 1 differs by ε/V · (the others' mean log-probability - the right one's).
+
+    For random logits that difference may be near 0. With `likely` its mean over 15 tokens or more is -4, with a
+    standard deviation below 0.6: it is beyond 40 tolerances unless it comes out above -0.4 (ε = 0.3) and above
+    -1.1 (ε = 0.1), 6 and 4.8 standard deviations away; together that is less likely than 1e-14.
+    """
+    pairs = ((0.1, 4.0), (0.3, 4.0), (0.2, 0.0))
+    return [_case(draw, kwargs={"label_smoothing": epsilon}, likely=likely) for epsilon, likely in pairs]
 
 
 def _other_pad(draw: Draw) -> list[Case]:
-    return [_case(draw, pad_id=pad_id) for pad_id in (draw.size(3, 4), draw.size(5, 6))]
+    """Padding is unlikely here (a loss of 8 beside 0.5), so that a mean which counts it is another one for sure."""
+    return [_case(draw, pad_id=pad_id, likely=4.0) for pad_id in (draw.size(3, 4), draw.size(5, 6))]
 
 
 def _large(draw: Draw) -> list[Case]:
@@ -290,6 +312,13 @@ MISTAKES = (
         "gather(-1, target)",
     ),
     edit(
+        "squeezes everything",
+        "squeeze() drops every axis of length 1: also that of the batch when there is one sentence, and that of the "
+        "places when there is one token. Say which one to drop: squeeze(-1).",
+        "squeeze(-1)",
+        "squeeze()",
+    ),
+    edit(
         "graph cut",
         "The value is right, but no gradient reaches the logits: they were detached or passed through "
         "numpy or .item().",
@@ -303,6 +332,7 @@ MISTAKES = (
 BY_HAND = _(
     "This one is by hand: take log_softmax, pick the right entries and average, without the ready-made loss."
 )
+THREE_AXES = "the contract has three axes, [B, m, V], of which 2 is the last"
 LIBRARY = ["cross_entropy", "CrossEntropyLoss", "nll_loss", "NLLLoss", "kl_div", "KLDivLoss"]
 
 EXERCISE = Exercise(
@@ -319,6 +349,13 @@ EXERCISE = Exercise(
     alternatives=(one_hot_targets, logsumexp, loops),
     spoken={"out": _("the loss"), "grad.0": _("the gradient of the logits")},
     forbidden=dict.fromkeys(LIBRARY, BY_HAND),
+    equivalent={
+        "torch.log_softmax(logits, dim=-1) → torch.log_softmax(logits, dim=2)": THREE_AXES,
+        "log_probs.gather(-1, target[..., None]) → log_probs.gather(2, target[..., None])": THREE_AXES,
+        "log_probs.gather(-1, target[..., None]).squeeze(-1) → "
+        "log_probs.gather(-1, target[..., None]).squeeze(2)": THREE_AXES,
+        "log_probs.mean(dim=-1) → log_probs.mean(dim=2)": THREE_AXES,
+    },
     hints={
         "8.3": (
             _(

@@ -41,8 +41,8 @@ def by_setattr(embedding, output):
 # ---- rows -------------------------------------------------------------------------------------------
 
 
-def _case(draw: Draw, equal: bool) -> Case:
-    s = draw.sizes(V=(9, 12), d=(5, 7), n=(3, 4))
+def _case(draw: Draw, equal: bool, **sizes: int) -> Case:
+    s = draw.sizes(V=(9, 12), d=(5, 7), n=(3, 4)) | sizes
     table = draw.normal(s["V"], s["d"])
     return Case(
         "tie",
@@ -56,11 +56,11 @@ def _case(draw: Draw, equal: bool) -> Case:
 
 
 def _unequal(draw: Draw) -> list[Case]:
-    return [_case(draw, equal=False)]
+    return [_case(draw, equal=False), _case(draw, equal=False, V=6, d=6)]  # a square table hides a transpose
 
 
 def _equal(draw: Draw) -> list[Case]:
-    return [_case(draw, equal=True)]
+    return [_case(draw, equal=True), _case(draw, equal=True, V=6, d=6, n=6)]
 
 
 ROWS = (

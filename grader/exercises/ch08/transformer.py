@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math  # noqa: F401 (mistakes use it)
 
-import torch
-import torch.nn.functional as F
+import torch  # noqa: F401 (mistakes use it)
 from torch import nn
 
 from grader.exercises import rows
 from grader.exercises.ch08 import _model_cases as _cases
+from grader.exercises.ch08._other_models import OutputFirst, OwnMasks, TiedTheOtherWay
 from grader.exercises.ch08._torch_model import ReferenceTransformer
 from grader.exercises.edits import edit
 from grader.exercises.model import Exercise, Row
@@ -58,67 +58,6 @@ class Transformer(nn.Module):
         return self.decode(tgt_in, self.encode(src), src)
 
 
-class OwnMasks(Transformer):
-    """Masks by comparison, passed by name; the output layer written as a product."""
-
-    def encode(self, src):
-        real = src.ne(0)
-        return self.encoder(self.dropout(self.pos(self.src_emb(src))), mask=real[:, None, None])
-
-    def decode(self, tgt_in, memory, src):
-        place = torch.arange(tgt_in.size(1), device=tgt_in.device)
-        allowed = (place[:, None] >= place) & (tgt_in != 0)[:, None, None, :]
-        x = self.decoder(
-            self.dropout(self.pos(self.tgt_emb(tgt_in))),
-            memory,
-            tgt_mask=allowed,
-            memory_mask=(src != 0)[:, None, None],
-        )
-        return F.linear(x, self.tgt_emb.emb.weight)
-
-
-class TiedTheOtherWay(Transformer):
-    """The embedding takes the output layer's matrix."""
-
-    def __init__(
-        self, src_vocab, tgt_vocab, d_model=512, h=8, d_ff=2048, N=6, max_len=512, dropout=0.1, norm="post"
-    ):
-        super().__init__(src_vocab, tgt_vocab, d_model, h, d_ff, N, max_len, dropout, norm)
-        self.output = OutputLayer(d_model, tgt_vocab)
-        self.tgt_emb.emb.weight = self.output.proj.weight
-        initialise(self, dropout)
-
-
-class OutputFirst(nn.Module):
-    """Parts made in another order, so that the shared tensor has its other name first."""
-
-    def __init__(
-        self, src_vocab, tgt_vocab, d_model=512, h=8, d_ff=2048, N=6, max_len=512, dropout=0.1, norm="post"
-    ):
-        super().__init__()
-        self.output = OutputLayer(d_model, tgt_vocab)
-        self.decoder = Decoder(d_model, h, d_ff, N, norm=norm)
-        self.encoder = Encoder(d_model, h, d_ff, N, norm=norm)
-        self.tgt_emb, self.src_emb = TokenEmbedding(tgt_vocab, d_model), TokenEmbedding(src_vocab, d_model)
-        self.tgt_emb.emb.weight = self.output.proj.weight
-        self.pos, self.drop = PositionalEncoding(d_model, max_len), nn.Dropout(dropout)
-        initialise(self, dropout)
-
-    def place(self, embedding, ids):
-        return self.drop(self.pos(embedding(ids)))
-
-    def encode(self, src):
-        return self.encoder(self.place(self.src_emb, src), padding_mask(src))
-
-    def decode(self, tgt_in, memory, src):
-        x = self.place(self.tgt_emb, tgt_in)
-        return self.output(self.decoder(x, memory, target_mask(tgt_in), padding_mask(src)))
-
-    def forward(self, src, tgt_in):
-        memory = self.encode(src)
-        return self.decode(tgt_in, memory, src)
-
-
 # ---- rows -------------------------------------------------------------------------------------------
 
 ROWS = (
@@ -140,7 +79,7 @@ ROWS = (
         "encode",
         "encode(src) gives the memory [B, n, d]",
         _cases.encode,
-        looks=("out",),
+        looks=("out", "raised"),
     ),
     Row(
         "decode",
@@ -157,7 +96,7 @@ ROWS = (
     Row(
         "tied",
         "the target embedding and the output layer are one parameter",
-        _cases.padding,
+        _cases.one,
         looks=("tied.*",),
         needs=("logits",),
     ),
@@ -165,7 +104,7 @@ ROWS = (
         "dropout",
         "dropout acts in training and rests in evaluation",
         _cases.dropout,
-        looks=("eval repeats", "train repeats"),
+        looks=("eval repeats", "train repeats", "encoder's input", "decoder's input", "inside repeats"),
         needs=("logits",),
     ),
     Row(
@@ -184,7 +123,7 @@ ROWS = (
         weight=0.5,
     ),
     rows.device(
-        _cases.padding,
+        _cases.one,
         _("masks are made where the ids are, so that the model also runs on a GPU"),
         needs=("logits", "padding"),
         weight=0.5,
@@ -198,6 +137,10 @@ SPOKEN = {
     "grad.tgt_emb.emb.weight": _("the gradient of the target embedding"),
     "eval repeats": _("whether two runs of model.eval() agree"),
     "train repeats": _("whether two runs of model.train() with dropout=0.5 agree"),
+    "encoder's input": _("what dropout=0.25 makes of the numbers that enter the encoder"),
+    "decoder's input": _("what dropout=0.25 makes of the numbers that enter the decoder"),
+    "inside repeats": _("whether two runs of the encoder or of the decoder in training agree"),
+    "raised": _("what ends encode for 17 tokens when max_len is 16"),
     "default.d_model": _("the default of d_model"),
     "default.h": _("the default of h"),
     "default.d_ff": _("the default of d_ff"),
@@ -429,12 +372,43 @@ MISTAKES = (
         "Decoder(d_model, h, d_ff, 1, norm)",
     ),
     edit(
+        "max_len unused",
+        "max_len is not passed on, so the model has another number of positions than it was asked for: "
+        "PositionalEncoding(d_model, max_len).",
+        "PositionalEncoding(d_model, max_len)",
+        "PositionalEncoding(d_model)",
+    ),
+    edit(
         "no dropout",
         "dropout is never applied. It acts on the sum of embedding and positions.",
         SRC_X,
         "x = self.pos(self.src_emb(src))",
         TGT_X,
         "x = self.pos(self.tgt_emb(tgt_in))",
+    ),
+    edit(
+        "no dropout on the source",
+        "Dropout acts on the target alone. The source needs it too: on the sum of embedding and positions.",
+        SRC_X,
+        "x = self.pos(self.src_emb(src))",
+    ),
+    edit(
+        "no dropout on the target",
+        "Dropout acts on the source alone. The target needs it too: on the sum of embedding and positions.",
+        TGT_X,
+        "x = self.pos(self.tgt_emb(tgt_in))",
+    ),
+    edit(
+        "dropout before positions",
+        "Dropout acts on the embedding, before the positions are added. It acts on the sum of both.",
+        SRC_X,
+        "x = self.pos(self.dropout(self.src_emb(src)))",
+        TGT_X,
+        "x = self.pos(self.dropout(self.tgt_emb(tgt_in)))",
+    ),
+    edit(
+        "no dropout inside",
+        "Dropout never acts inside the layers: leave initialise(self, dropout) as it is, at the end of __init__.",
         "initialise(self, dropout)",
         "initialise(self)",
     ),

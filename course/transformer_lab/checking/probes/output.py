@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -100,6 +101,78 @@ def _dropout(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]) -> Non
         values[f"{mode} repeats"] = bool(torch.equal(first, second))
 
 
+HALVES = ("encoder", "decoder")
+
+
+@probe("where dropout acts in a model")
+def _where_in_a_model(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]) -> None:
+    """Compare what enters the encoder and the decoder in training with what does in evaluation.
+
+    inputs: make, args. Reports "encoder's input" and "decoder's input", in words, and whether a half repeats
+    itself in training when it is given the same numbers again: it does when there is no dropout inside.
+    """
+    module, args = make_module(symbol, inputs, values), build(inputs["args"])
+    calm, trained = _what_enters(module.eval(), args), _what_enters(module.train(), args)
+    for name in HALVES:
+        values[f"{name}'s input"] = _change(calm[name].numbers, trained[name].numbers)
+    values["inside repeats"] = any(trained[name].repeats() for name in HALVES)
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """The first call of a half of the model, or of its first layer."""
+
+    part: nn.Module
+    args: tuple
+    kwargs: dict[str, Any]
+
+    @property
+    def numbers(self) -> torch.Tensor:
+        given = (value for value in (*self.args, *self.kwargs.values()) if isinstance(value, torch.Tensor))
+        return next(value for value in given if value.is_floating_point()).detach()
+
+    def repeats(self) -> bool:
+        first, second = (self.part(*self.args, **self.kwargs) for _ in range(2))
+        return bool(torch.equal(first, second))
+
+
+def _what_enters(module: nn.Module, args: list) -> dict[str, _Entry]:
+    """Run the module and return what entered each half. A half's layers may be called one by one, too."""
+    entered: dict[str, _Entry] = {}
+    hooks = []
+    for name in HALVES:
+
+        def note(part: nn.Module, args: tuple, kwargs: dict, name: str = name) -> None:
+            entered.setdefault(name, _Entry(part, args, kwargs))
+
+        half = getattr(module, name)
+        for part in (half, *list(getattr(half, "layers", []))[:1]):
+            hooks.append(part.register_forward_pre_hook(note, with_kwargs=True))
+    try:
+        module(*args)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    for name in HALVES:
+        if name not in entered:
+            raise Trouble("attributes", f"The model never calls self.{name}.")
+    return entered
+
+
+def _change(calm: torch.Tensor, trained: torch.Tensor) -> str:
+    """Say in words what dropout made of numbers: nothing, zeros and one factor, or something else."""
+    if calm.shape != trained.shape:
+        return "another shape"
+    large = calm.abs() > 1e-2
+    factors = trained[large] / calm[large]
+    left = factors[factors != 0]
+    if not len(left) or (left - left[0]).abs().max() > 1e-3:
+        return "other numbers, by no common factor"
+    zeros = "zeros here and there" if len(left) < len(factors) else ""
+    rest = "nothing" if (left[0] - 1).abs() < 1e-3 else f"{float(left[0]):.2f} times the number"
+    return f"{zeros}, elsewhere {rest}" if zeros else rest
+
+
 @probe("defaults")
 def _defaults(symbol: Any, _inputs: dict[str, Any], values: dict[str, Any]) -> None:
     """Report the default of every parameter that has one."""
@@ -108,6 +181,18 @@ def _defaults(symbol: Any, _inputs: dict[str, Any], values: dict[str, Any]) -> N
             parameter.default, (int, float, str)
         ):
             values[f"default.{name}"] = parameter.default
+
+
+# ---- 8.6 sampling_probs -----------------------------------------------------------------------------
+
+
+@probe("tokens kept")
+def _tokens_kept(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]) -> None:
+    """Report how many tokens have a probability above 0, where it is open which. inputs: args, kwargs."""
+    probs = symbol(*build(inputs["args"]), **build(inputs["kwargs"]))
+    if not isinstance(probs, torch.Tensor):
+        raise Trouble("type", f"The probabilities are of type {type(probs).__name__}; a tensor was expected.")
+    values["kept"] = int((probs > 0).sum())
 
 
 # ---- 8.5 and 8.7: a language model to decode from ---------------------------------------------------
