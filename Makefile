@@ -36,6 +36,11 @@ test: lint ## everything that CI runs: lint, build --check, mutants --check, pyt
 	$(ONE_THREAD) $(PY) -m grader selftest --mutants --check
 	$(ONE_THREAD) $(PY) -m pytest $(ARGS)
 
+quick: env ## an author's loop, in a minute: what is built, and every exercise on the recorded cases
+	$(PY) -m ruff check .
+	$(ONE_THREAD) $(PY) -m grader build --check
+	$(ONE_THREAD) $(PY) -m pytest -q -m quick $(ARGS)
+
 lint: env ## ruff, the rooms of the code (import-linter), types (pyright)
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .

@@ -89,7 +89,8 @@ def _update_file(source: Path, mine: Path, entry: dict[str, str]) -> str | None:
         again = "made_from" in entry
         write_atomically(mine, content)
         entry.update(made_from=released, offered=released)
-        return f"{_('added again') if again else 'added'}: {_label(mine)}"
+        done = _("added again: {file}") if again else _("added: {file}")
+        return done.format(file=_label(mine))
     if released in (entry.get("made_from"), entry.get("offered")):
         return None
     own = _digest(mine.read_bytes())

@@ -8,7 +8,8 @@ The text of the lessons is not in it: a lesson is translated as a whole.
 
 from __future__ import annotations
 
-from io import BytesIO
+import contextlib
+import io
 from pathlib import Path
 
 from babel.messages.catalog import Catalog
@@ -43,9 +44,9 @@ def catalogue(root: Path = ROOT) -> Catalog:
     found = Catalog(project="Transformer Lab", charset="utf-8")
     for folder in SOURCES:
         mapping = [("**.py", "python")]
-        for name, line, message, comments, _context in extract_from_dir(
-            root / folder, mapping, keywords=KEYWORDS, comment_tags=()
-        ):
+        with contextlib.redirect_stderr(io.StringIO()):  # it tells of f-strings that are no sentences at all
+            extracted = list(extract_from_dir(root / folder, mapping, keywords=KEYWORDS, comment_tags=()))
+        for name, line, message, comments, _context in extracted:
             found.add(message, locations=[(f"{folder}/{name}", line)], auto_comments=comments)
     for name, question in all_questions(root).items():
         place = [(f"question {name}", 1)]
@@ -59,7 +60,7 @@ def catalogue(root: Path = ROOT) -> Catalog:
 def write_catalogue(path: Path, root: Path = ROOT) -> int:
     """Write the catalogue to `path` in gettext's format and return how many sentences it has."""
     found = catalogue(root)
-    text = BytesIO()
+    text = io.BytesIO()
     write_po(text, found, width=100, sort_output=True)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text.getvalue())

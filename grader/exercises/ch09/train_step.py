@@ -11,7 +11,7 @@ from grader.exercises.ch09._common import FIRST_WORD
 from grader.exercises.draw import Draw
 from grader.exercises.edits import edit
 from grader.exercises.model import Exercise, Row
-from transformer_lab.checking.probes.core import Case
+from transformer_lab.checking.probes.core import Case, observe
 from transformer_lab.language import _
 from transformer_lab.parts import BOS, EOS, PAD, sequence_loss, shift_right
 
@@ -28,7 +28,7 @@ def reference(model, optimizer, src, tgt):
     for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
         parameter.grad = gradient
     optimizer.step()
-    return float(loss)
+    return loss.item()
 
 
 def train_step(model, optimizer, src, tgt):
@@ -119,9 +119,18 @@ def _loss(draw: Draw) -> list[Case]:
 
 
 def _by_heart(draw: Draw) -> list[Case]:
-    src, tgt = _batch(draw, 8, 6, 7, 24, 24)
-    src[:, 0] = torch.arange(FIRST_WORD, FIRST_WORD + 8)  # no two sources alike, so all can be learned
-    return [Case("by heart", {"src": src, "tgt": tgt, "words": 24, "steps": 60, "goal": 0.05})]
+    """A batch that the reference learns in 40 steps, so that never rounding decides whether 60 are enough.
+
+    As it comes, one batch in 150 takes a right answer more than 60 steps. Right answers written in other ways
+    took at most 2 steps more or less than the reference on 60 batches, and the same on all of 40 steps.
+    """
+    for _try in range(50):  # four batches of five will do
+        src, tgt = _batch(draw, 8, 6, 7, 24, 24)
+        src[:, 0] = torch.arange(FIRST_WORD, FIRST_WORD + 8)  # no two sources alike, so all can be learned
+        inputs = {"src": src, "tgt": tgt, "words": 24, "steps": 60, "goal": 0.05}
+        if observe(reference, Case("by heart", inputs | {"steps": 40})).values["learned"]:
+            return [Case("by heart", inputs)]
+    raise ValueError("no batch that is learned in 40 steps")
 
 
 ROWS = (

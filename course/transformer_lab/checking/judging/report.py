@@ -110,11 +110,11 @@ class Report:
         if self._waiting():
             lines.append(f"  {_(WAITING)}")
         if self.diagnosis:
-            lines.append(f"  → {_('What this looks like:')} {self.diagnosis[1]}")
+            lines.append(" ".join(("  →", _("What this looks like:"), self.diagnosis[1])))
         if self.stopped:
             lines.append(f"  ! {self.stopped}")
         if self.printed and not self.passed:
-            lines.append(f"  {_('Your code printed:')} " + _clip(self.printed))
+            lines.append("  " + _("Your code printed:") + " " + _clip(self.printed))
         return "\n".join(lines)
 
     __repr__ = __str__
