@@ -213,12 +213,7 @@ EXERCISE = Exercise(
     answer=LearnedPositionalEncoding,
     mistakes=MISTAKES,
     alternatives=(SliceTheTable, OneHotProduct, IdsForEachRow),
-    equivalent={
-        "x.size(1) → x.size(-2)": "x is [B, n, d]: three axes, which may be counted from either end",
-        "ValueError(f'{n} tokens, but this module learned only {self.pos.num_embeddings} positions') → ValueError()": (
-            "the contract asks for a ValueError; its words are the learner's own"
-        ),
-    },
+    equivalent={"x.size(1) → x.size(-2)": "x is [B, n, d]: three axes, which may be counted from either end"},
     hints={
         "2.7": (
             _("A learned code is an embedding. What are its ids, when the words are not asked?"),

@@ -141,6 +141,9 @@ EXERCISE = Exercise(
     mistakes=MISTAKES,
     alternatives=(from_the_codes, einsum, plain_loops),
     equivalent={
+        "torch.arange(0, d_model, 2) → torch.arange(0, d_model - 1, 2)": (
+            "columns come in pairs, so d_model is even, and its last even column is d_model - 2"
+        ),
         "torch.cos(offsets[:, None] * theta).sum(dim=-1) → torch.cos(offsets[:, None] * theta).sum(dim=1)": (
             "offsets have one axis, so the cosines have two"
         ),

@@ -312,7 +312,7 @@ MISTAKES = (
 
 # ---- the exercise -----------------------------------------------------------------------------------
 
-EVEN_WIDTH = "columns come in pairs, so d_model is even, and the two slices take turns"
+EVEN_WIDTH = "columns come in pairs, so d_model is even, and its last even column is d_model - 2"
 ONE_DTYPE = (
     "the contract says nothing of an x of another dtype than the module's; float64 comes out as float64"
 )
@@ -331,7 +331,7 @@ EXERCISE = Exercise(
     alternatives=(ExpOfLog, StackAndFlatten, PlainLoops),
     equivalent={
         "torch.zeros(max_len, d_model) → torch.ones(max_len, d_model)": "every column is written afterwards",
-        "pe[:, 0::2] → pe[:, ::2]": EVEN_WIDTH,
+        "torch.arange(0, d_model, 2) → torch.arange(0, d_model - 1, 2)": EVEN_WIDTH,
         "pe[:, 0::2] → pe[:, 0:-1:2]": EVEN_WIDTH,
         "x.size(1) → x.size(-2)": "x is [B, n, d]: three axes, which may be counted from either end",
         "self.pe[:n].to(x.dtype) → self.pe[:n].to()": ONE_DTYPE,

@@ -167,6 +167,11 @@ EXERCISE = Exercise(
     answer=shift_matrix,
     mistakes=MISTAKES,
     alternatives=(index_assignment, matrix_exponential, kron),
+    equivalent={
+        "torch.arange(0, d_model, 2) → torch.arange(0, d_model - 1, 2)": (
+            "columns come in pairs, so d_model is even, and its last even column is d_model - 2"
+        ),
+    },
     hints={
         "2.6": (
             _("Write sin((p + k)θ) with the addition theorem. Which two numbers of pe[p] does it need?"),

@@ -391,10 +391,6 @@ EXERCISE = Exercise(
     alternatives=(einsum_1e9, additive_mask_scaled_queries, fused, baddbmm, a_loop_over_queries),
     equivalent={
         "q.size(-1) → k.size(-1)": "the contract gives q and k the same width",
-        "scores.masked_fill(~mask, float('-inf')) → scores.masked_fill_(~mask, float('-inf'))": (
-            "the scores are a new tensor of the function's own, and neither the product nor the division needs "
-            "them for its gradient"
-        ),
         "float('-inf') → float('-1e9')": (
             "exp(-1e9) is 0 as well; they differ where a row may see no key, of which the contract says nothing, "
             "in half precision, which it does not name, and beside scores near -1e9"
