@@ -40,9 +40,9 @@ def _author_commands(commands: argparse._SubParsersAction) -> None:
     test.add_argument(
         "--seeds",
         type=int,
-        nargs="+",
+        nargs="*",
         metavar="N",
-        help="draw the fresh cases from these",
+        help="draw the fresh cases from these; without a number, recorded cases only",
     )
     _mutant_options(test)
     test.set_defaults(run=_selftest)
