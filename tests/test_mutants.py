@@ -95,6 +95,7 @@ def write_lesson(folder):
 @pytest.fixture
 def course(tmp_path, monkeypatch):
     """A course folder with the toy lesson; of its mutants two are judged, which is soon done."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # judging sets it, too; put back when the test is over
     monkeypatch.setattr(run, "of_chapter", lambda chapter: (toy(),))
     only(monkeypatch, HOLE, "2 * x.abs() → x.abs()")
     return write_lesson(tmp_path)

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from grader.exercises import ch03 as exercises
+from grader.exercises import get
+from grader.exercises.ch03 import _attention_cases
+from grader.exercises.ch03 import score_variance as variance_exercise
+from grader.exercises.ch03.attention import attention
+from grader.exercises.ch03.score_variance import tensors_einsum as score_variance
+from grader.exercises.draw import Draw
 from grader.judging.judge import judge_fresh
 from transformer_lab import parts
 from transformer_lab.checking.probes.core import observe
@@ -26,20 +31,22 @@ from transformer_lab.widgets.ch03 import (
 )
 
 PNG = b"\x89PNG"
-WRONG = {wrong.name: wrong.symbol for wrong in exercises.ATTENTION.misconceptions}
+WRONG, WRONG_SOFTMAX, WRONG_VARIANCE = (
+    {wrong.name: wrong.symbol for wrong in get(number).misconceptions} for number in ("3.6", "3.5", "3.7")
+)
 
 
 def softmax(x, dim=-1):
     return torch.softmax(x, dim)
 
 
-def attention(q, k, v, mask=None):
-    """Attention with −∞, as the lesson writes it (the finished part uses a fused kernel)."""
-    return exercises._attend()(q, k, v, mask)
-
-
-def score_variance(d_k, samples, generator=None):
-    return exercises.variance_tensors(d_k, samples, generator)
+def with_number(q, k, v, mask=None):
+    """Attention that hides with −1e9, as many programs do, and not with −∞."""
+    scores = q @ k.mT / math.sqrt(q.size(-1))
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -1e9)
+    weights = scores.softmax(-1)
+    return weights @ v, weights
 
 
 def todo(*_args, **_kwargs):
@@ -124,9 +131,6 @@ def test_a_mistake_shows_in_the_mask_editor(name):
 
 
 def test_a_row_that_may_see_nothing():
-    def with_number(q, k, v, mask=None):
-        return exercises._attend(hide=exercises._fill(-1e9))(q, k, v, mask)
-
     picture = mask_editor(attention).set(empty=True)
     assert "Row “the” has no key" in picture.summary() and "NaN" in picture.summary()
     assert np.allclose(mask_data(with_number, "causal", empty=True).weights[0], 1 / 6)
@@ -158,8 +162,7 @@ def test_variances_follow_the_theory():
 
 @pytest.mark.parametrize("name", ["not scaled", "scaled by d_k", "standard deviation", "uniform 0 to 1"])
 def test_a_mistake_shows_in_the_variances(name):
-    wrong = next(w.symbol for w in exercises.SCORE_VARIANCE.misconceptions if w.name == name)
-    right, other = (variance_data(f, 1000, seed=0) for f in (score_variance, wrong))
+    right, other = (variance_data(f, 1000, seed=0) for f in (score_variance, WRONG_VARIANCE[name]))
     assert (
         abs(math.log(right.raw[-1] / other.raw[-1])) + abs(math.log(right.scaled[-1] / other.scaled[-1])) > 1
     )
@@ -190,8 +193,7 @@ def test_temperature_imitates_the_scale():
 
 @pytest.mark.parametrize("name", ["not stable", "no exponential", "base two", "sum of everything"])
 def test_a_mistake_shows_in_the_saturation(name):
-    wrong = next(w.symbol for w in exercises.STABLE_SOFTMAX.misconceptions if w.name == name)
-    right, other = (saturation_data(f, 1024, False, 0.25) for f in (softmax, wrong))
+    right, other = (saturation_data(f, 1024, False, 0.25) for f in (softmax, WRONG_SOFTMAX[name]))
     same = np.allclose(right.weights, other.weights, atol=1e-3)
     assert not (same and np.allclose(right.gradients[True], other.gradients[True], rtol=1e-2))
 
@@ -235,21 +237,21 @@ def test_a_library_softmax_is_refused_kindly():
 def test_more_than_chance_is_needed_to_fail_a_right_variance():
     """Ten fresh cases: the mean of 200 runs stays within half of the tolerance."""
     for seed in range(10):
-        case = exercises._variance_case(exercises.Draw(seed))[0]
-        seen = observe(exercises.variance_tensors, case).values
+        case = variance_exercise._case(Draw(seed))
+        seen = observe(score_variance, case).values
         assert seen["raw"] == pytest.approx(case.inputs["d_k"], rel=0.02)
         assert seen["scaled"] == pytest.approx(1, rel=0.02)
 
 
 def test_both_ways_to_hide_are_accepted():
-    for hide in (exercises._fill(-1e9), exercises._fill(-math.inf)):
-        assert _report("3.6", exercises._attend(hide=hide)).passed
+    for symbol in (with_number, attention):
+        assert _report("3.6", symbol).passed
 
 
 def test_no_two_axes_of_a_case_are_equal():
     for seed in range(20):
-        draw = exercises.Draw(seed)
+        draw = Draw(seed)
         for lead in ("B", "Bh"):
-            qkv, sizes = exercises._qkv(draw, lead)
+            qkv, sizes = _attention_cases.qkv(draw, lead)
             assert len({*sizes.values()}) == len(sizes)
             assert all(len(set(x.shape)) == x.dim() for x in qkv)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import linecache
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -205,6 +206,11 @@ def _test_wrong(
         typed = defined_by(wrong.source, exercise.symbol, notebook, f"{exercise.id}, mistake {name!r}")
     for key in keys:
         symbol = typed if key is keys[0] else wrong.symbol
+        if (lost := _lost_import(key, symbol, look)) is not None:
+            result.faults.append(
+                f"{exercise.id}: misconception {name!r} fails for want of {lost}: the file must import it, "
+                "with a comment that keeps it (# noqa: F401), and the lesson's setup too"
+            )
         report = _judge(key, symbol, look)
         diagnosed = report.diagnosis[0] if report.diagnosis else None
         if report.passed or diagnosed != name:
@@ -218,6 +224,16 @@ def _test_wrong(
         result.faults.append(
             f"{exercise.id}: misconception {name!r} is only {result.margin:.1f} tolerances away"
         )
+
+
+_IMPORTED = ("torch", "F", "nn", "math", "Tensor")
+
+
+def _lost_import(key: AnswerKey, symbol: Any, look: Memory) -> str | None:
+    """Return the name of an import whose absence is all that makes a mistake fail."""
+    problem = look(symbol, key.rows[-1].cases[0].case).problem
+    found = re.match(r"NameError: name '(\w+)'", problem.error) if problem else None
+    return found[1] if found and found[1] in _IMPORTED else None
 
 
 def largest_error(key: AnswerKey, symbol: Any, look: Memory, only_values: bool = False) -> float:

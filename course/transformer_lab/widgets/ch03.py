@@ -553,7 +553,7 @@ class Saturation(Picture):
     def draw(self, data: SaturationData) -> None:
         histogram = self.axes[0]
         colour = BLUE if data.scaled else ORANGE
-        counts, _ = np.histogram(
+        counts, _edges = np.histogram(
             np.clip(data.scores, -REACH, REACH), bins=len(self.bins), range=(-REACH, REACH)
         )
         for bar, height in zip(

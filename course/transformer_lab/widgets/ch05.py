@@ -361,7 +361,7 @@ class Geometry(Picture):
         )
 
     def describe(self, data: tuple[str, int, GeometryData]) -> str:
-        name, _, d = data
+        name, _kind, d = data
         low, high = d.lengths.min(), d.lengths.max()
         length = f"{high:.2f}" if high - low < 0.005 else f"between {low:.2f} and {high:.2f}"
         most = np.abs(d.sums).max()

@@ -100,9 +100,7 @@ def judged(exercise: Exercise, answer: Answer, seeds: Sequence[int], workers: in
         return _lost_by(code, exercise, answer, keys)
 
     started = time.process_time()
-    work(
-        answer.cell.source
-    )  # here, before any child: what torch loads at its first call is then there for all
+    work(answer.cell.source)  # what torch loads at its first call is then there for every child
     limits = Limits.beside(time.process_time() - started)
     made = mutants(answer.cell.source)
     own, *ends = in_children(work, [answer.cell.source, *(m.tree for m in made)], workers, limits)

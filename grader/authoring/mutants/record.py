@@ -23,7 +23,7 @@ from functools import cache
 from pathlib import Path
 
 import transformer_lab
-from grader.authoring.lesson import BEGIN, END, read_lesson
+from grader.authoring.lesson import BEGIN, END, Cell, read_lesson
 from grader.authoring.mutants.judged import Judged
 from grader.errors import UserMistake
 from grader.exercises.model import Exercise
@@ -61,11 +61,12 @@ def write(chapter: str, root: Path, results: list[Judged], known: set[str]) -> N
     """Record what was judged: an exercise that is explained, and no other; `known` are those there are."""
     path = record_file(chapter, root)
     entries = {name: entry for name, entry in recorded(chapter, root).items() if name in known}
+    cells = read_lesson(lesson_of(chapter, root))
     for result in results:
         entries.pop(result.exercise.id, None)
         if result.explained:
             entries[result.exercise.id] = {
-                DECIDED_BY: deciding(result.exercise, lesson_of(chapter, root)),
+                DECIDED_BY: deciding(result.exercise, cells),
                 "mutants": len(result.outcomes),
                 "equivalent": len(result.equivalent),
             }
@@ -82,21 +83,21 @@ def lesson_of(chapter: str, root: Path) -> Path:
     return root / "solutions" / chapter / f"{chapter}.py"
 
 
-def is_recorded(exercise: Exercise, lesson: Path, entries: dict[str, dict]) -> bool:
+def is_recorded(exercise: Exercise, cells: list[Cell], entries: dict[str, dict]) -> bool:
     """Say whether nothing that decides this exercise's mutants has changed since they were judged."""
-    return entries.get(exercise.id, {}).get(DECIDED_BY) == deciding(exercise, lesson)
+    return entries.get(exercise.id, {}).get(DECIDED_BY) == deciding(exercise, cells)
 
 
 # ---- what decides -----------------------------------------------------------------------------------
 
 
-def deciding(exercise: Exercise, lesson: Path) -> str:
+def deciding(exercise: Exercise, cells: list[Cell]) -> str:
     """Return a hash of the code that decides which mutants of an exercise there are and survive.
 
     That is its cell and the cells before it, its own file and what its chapter shares, the parts of the
     course that these name, the checks, the drawing of keys, and the mutants themselves.
     """
-    texts = [*_cells(exercise, lesson), *(code_only(path) for path in _own_files(exercise))]
+    texts = [*_until(exercise, cells), *(code_only(path) for path in _own_files(exercise))]
     named = {name for text in texts for name in _NAMED.findall(text)} | {"checking"}
     digest = hashlib.sha256()
     for text in [*texts, *(_course_part(name) for name in sorted(named)), _judging()]:
@@ -104,9 +105,9 @@ def deciding(exercise: Exercise, lesson: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def _cells(exercise: Exercise, lesson: Path) -> list[str]:
+def _until(exercise: Exercise, cells: list[Cell]) -> list[str]:
     found = []
-    for cell in read_lesson(lesson):
+    for cell in cells:
         if cell.todo or cell.metadata.get("setup"):
             found.append(_code(cell.source))
         if cell.todo == exercise.id:
@@ -139,6 +140,7 @@ def code_only(path: Path) -> str:
     return _code(path.read_text(encoding="utf-8"))
 
 
+@cache
 def _code(text: str) -> str:
     """Return code without comments (but for solution markers), docstrings and empty lines.
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from grader.authoring.build import ROOT, select
+from grader.authoring.lesson import read_lesson
 from grader.authoring.mutants import record
 from grader.authoring.mutants.judged import Judged, answers, judged
 from grader.exercises import get, of_chapter
@@ -75,13 +76,17 @@ def unrecorded(chapters: tuple[str, ...] = (), root: Path = ROOT) -> list[str]:
     """Return a line for each exercise whose mutants were not judged as it is now. Judges nothing."""
     found = []
     for chapter in select(chapters, root):
-        entries, lesson = record.recorded(chapter, root), record.lesson_of(chapter, root)
-        exercises = {e.id: e for e in of_chapter(chapter)}
-        for exercise in exercises.values():
-            if not record.is_recorded(exercise, lesson, entries):
-                found.append(f"{exercise.id}  {exercise.symbol}")
+        entries, exercises = record.recorded(chapter, root), {e.id: e for e in of_chapter(chapter)}
+        found += [f"{e.id}  {e.symbol}" for e in _differing(chapter, exercises.values(), entries, root)]
         found += [f"{name}  (no such exercise)" for name in entries if name not in exercises]
     return found
+
+
+def _differing(
+    chapter: str, exercises: Iterable[Exercise], entries: dict[str, dict], root: Path
+) -> list[Exercise]:
+    cells = read_lesson(record.lesson_of(chapter, root))
+    return [e for e in exercises if not record.is_recorded(e, cells, entries)]
 
 
 def _wanted(wish: Wish, root: Path) -> Iterator[tuple[str, list[Exercise]]]:
@@ -92,8 +97,7 @@ def _wanted(wish: Wish, root: Path) -> Iterator[tuple[str, list[Exercise]]]:
         exercises = [e for e in of_chapter(chapter) if wish.exercise in (None, e.id)]
         if wish.changed:
             revision = wish.changed if isinstance(wish.changed, str) else None
-            entries, lesson = record.recorded(chapter, root, revision), record.lesson_of(chapter, root)
-            exercises = [e for e in exercises if not record.is_recorded(e, lesson, entries)]
+            exercises = _differing(chapter, exercises, record.recorded(chapter, root, revision), root)
         if exercises:
             yield chapter, exercises
 

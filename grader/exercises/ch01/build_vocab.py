@@ -85,12 +85,17 @@ def _square(draw: Draw) -> list[list[str]]:
 
 def _words(draw: Draw) -> list[Case]:
     texts = [_text(draw), _text(draw)[::-1], _square(draw)]
+    texts += [[[], texts[0][0], [], texts[0][1]]]  # with sentences that have no words
     return [Case("function", {"args": [text]}) for text in texts]
 
 
 def _specials_in_text(draw: Draw) -> list[Case]:
     first, second, third = _text(draw)
     return [Case("function", {"args": [[["<s>", *first, "</s>"], [*second, "<unk>", *third]]]})]
+
+
+def _kept(draw: Draw) -> list[Case]:
+    return [*_words(draw), *_specials_in_text(draw), Case("function", {"args": [_text(draw)[:1]]})]
 
 
 ROWS = (
@@ -105,7 +110,7 @@ ROWS = (
         "then every word once, numbered from 4 in order of first appearance",
         _words,
         looks=("out",),
-        weight=3,
+        weight=2.5,
     ),
     Row(
         "special tokens in the text",
@@ -113,6 +118,14 @@ ROWS = (
         _specials_in_text,
         looks=("out",),
         needs=("special tokens", "words"),
+    ),
+    Row(
+        "input kept",
+        "sentences, and the lists in it, are left unchanged",
+        _kept,
+        looks=("changed",),
+        needs=("words",),
+        weight=0.5,
     ),
 )
 
@@ -250,6 +263,20 @@ MISTAKES = (
         "A special token that stands in the text got a second number, which replaced its own.",
         WALK,
         "    for number, word in enumerate(dict.fromkeys(words), 4):\n        vocab[word] = number\n",
+    ),
+    edit(
+        "uses the text up",
+        "Sentences or words are taken out of the caller's own lists (pop, remove), which are shorter afterwards. "
+        "Go through them with for, and leave them whole.",
+        "words = [word for sentence in sentences for word in sentence]",
+        "words = []\n    while sentences:\n        words += sentences.pop(0)",
+    ),
+    edit(
+        "joins in place",
+        "words is no new list here: it is the caller's first sentence, and += makes that one longer. "
+        "Start with a list of your own: words = [].",
+        "words = [word for sentence in sentences for word in sentence]",
+        "words = sentences[0] if sentences else []\n    for sentence in sentences[1:]:\n        words += sentence",
     ),
 )
 

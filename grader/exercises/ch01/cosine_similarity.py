@@ -72,8 +72,11 @@ def _one(draw: Draw) -> list[Case]:
 
 
 def _several(draw: Draw) -> list[Case]:
-    square = Case("function", {"args": [_table(draw, V=(4, 6))]})  # V = d
-    return [*_one(draw), *_one(draw), square]
+    tables = [_table(draw), _table(draw)]
+    tables += [_table(draw, V=(4, 6)), _table(draw, V=(1, 1), d=(3, 4))]  # V = d, then a single row
+    # Rows of length 0.04 to 0.06: short, but not so short that something tiny would lift them.
+    tables.append(draw.uniform(5, 4, low=0.02, high=0.03) * (2 * draw.integers(0, 1, 5, 4) - 1))
+    return [Case("function", {"args": [table]}) for table in tables]
 
 
 def _zero_row(draw: Draw) -> list[Case]:
@@ -223,6 +226,8 @@ MISTAKES = (
 
 # ---- the exercise -----------------------------------------------------------------------------------
 
+TINY = "Only rows shorter than 1e-11 that are not zero show it, and the task leaves open what is tiny."
+
 EXERCISE = Exercise(
     id="1.6",
     symbol="cosine_similarity",
@@ -236,6 +241,13 @@ EXERCISE = Exercise(
     mistakes=MISTAKES,
     alternatives=(f_cosine_similarity, f_normalize, nan_to_num, plain_loops),
     spoken={"out": _("the similarities")},
+    equivalent={
+        "table.norm(dim=1, keepdim=True) → table.norm(dim=-1, keepdim=True)": (
+            "The table is [V, d]: axis -1 of two axes is axis 1."
+        ),
+        "lengths.clamp_min(1e-12) → lengths.clamp_min(1e-11)": TINY,
+        "lengths.clamp_min(1e-12) → lengths.clamp_min(1e-13)": TINY,
+    },
     hints={
         "1.6": (
             _("What is left of a dot product when both vectors have length 1?"),

@@ -82,7 +82,9 @@ def _even(draw: Draw) -> list[Case]:
     vocab, known, _ = _vocab(draw)
     sizes = draw.sizes(B=(2, 3), n=(4, 5))
     several = [_pick(draw, known, sizes["n"]) for _ in range(sizes["B"])]
-    square = [_pick(draw, known, 4) for _ in range(4)]  # B = n
+    a, b, c = _pick(draw, known, 3)
+    # B = n, a word and a sentence twice, special tokens among the words
+    square = [[a, b, a, a], ["<s>", c, "</s>", "<pad>"], [a, b, a, a], [b, "<unk>", c, b]]
     return [Case("function", {"args": [some, vocab]}) for some in (several, several[:1], square)]
 
 
@@ -101,13 +103,17 @@ def _unknown(draw: Draw) -> list[Case]:
     return [Case("function", {"args": [sentences, vocab]})]
 
 
+def _kept(draw: Draw) -> list[Case]:
+    return [*_ragged(draw), *_unknown(draw)]
+
+
 ROWS = (
     Row(
         "ids",
         "sentences of one length become their ids, an int64 tensor [B, n]",
         _even,
         looks=("out",),
-        weight=2,
+        weight=1.5,
     ),
     Row(
         "padding",
@@ -120,6 +126,14 @@ ROWS = (
         "a word that the vocabulary does not have becomes <unk> (3)",
         _unknown,
         looks=("out",),
+    ),
+    Row(
+        "input kept",
+        "sentences and vocab are left unchanged",
+        _kept,
+        looks=("changed",),
+        needs=("padding", "unknown words"),
+        weight=0.5,
     ),
 )
 
@@ -242,6 +256,19 @@ MISTAKES = (
         "rows.append(ids + padding)",
         "rows += ids",
     ),
+    edit(
+        "fills the caller's lists",
+        "The filling goes into the caller's own sentences, which are longer afterwards. Fill up your list of ids.",
+        "        ids =",
+        '        sentence += ["<pad>"] * (n_max - len(sentence))\n        ids =',
+    ),
+    edit(
+        "grows the vocabulary",
+        "Unknown words are entered into the caller's vocabulary, so len(vocab) and the size of the table no longer "
+        "agree. vocab.get looks a word up and enters nothing.",
+        "vocab.get(",
+        "vocab.setdefault(",
+    ),
 )
 
 # ---- the exercise -----------------------------------------------------------------------------------
@@ -259,6 +286,12 @@ EXERCISE = Exercise(
     mistakes=MISTAKES,
     alternatives=(loop, pad_sequence, filled_zeros),
     spoken={"out": _("the tensor of ids")},
+    equivalent={
+        "(len(sentence) for sentence in sentences) → (len(sentence) for sentence in list(sentences)[::-1])": (
+            "The largest of some lengths is the same in any order."
+        ),
+        "len(ids) → len(sentence)": "A sentence has one id for each word.",
+    },
     hints={
         "1.4": (
             _("A tensor is a rectangle. How wide must it be, and what stands where a sentence has ended?"),

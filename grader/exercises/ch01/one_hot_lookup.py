@@ -65,7 +65,8 @@ def _case(draw: Draw, axes: int) -> Case:
 def _equal_sizes(draw: Draw, axes: int) -> Case:
     """A case in which no axis of ids or table can be told by its length."""
     size = draw.size(5, 7)
-    ids = draw.integers(0, size - 2, *[size] * axes)
+    ids = draw.integers(0, size - 1, *[size] * axes)
+    ids.view(-1)[0] = size - 1
     return Case("function", {"args": [ids, draw.normal(size, size)]})
 
 
@@ -100,7 +101,7 @@ ROWS = (
         "each id of a vector [n] gives its row of the table: [n, d]",
         _vector,
         looks=("out",),
-        weight=2,
+        weight=1.5,
     ),
     Row(
         "product",
@@ -123,6 +124,14 @@ ROWS = (
         _gradient,
         looks=("grad.1",),
         needs=("rows",),
+    ),
+    Row(
+        "input kept",
+        "ids and table are left unchanged",
+        _batch,
+        looks=("changed",),
+        needs=("rows",),
+        weight=0.5,
     ),
     rows.float64(_batch, _("a float64 table gives a float64 result"), ("rows",), weight=0.5),
     rows.device(
@@ -247,6 +256,13 @@ MISTAKES = (
         "(torch.arange(V) <= ids[..., None])",
     ),
     edit(
+        "in place",
+        "A name that ends in an underscore (unsqueeze_) changes the caller's own ids. Without it, they stay as they are.",
+        "ids.unsqueeze(-1)",
+        "ids.unsqueeze_(-1)",
+        of=scatter,
+    ),
+    edit(
         "on the CPU",
         "Your code makes the one-hot vectors on the CPU, whatever device ids and table are on. Make them with "
         "device=table.device.",
@@ -271,6 +287,7 @@ EXERCISE = Exercise(
     mistakes=MISTAKES,
     alternatives=(f_one_hot, rows_of_the_identity, scatter, sum_over_the_vocabulary),
     spoken={"way": _("the way from ids to rows"), "grad.1": _("the gradient of the table")},
+    equivalent={"table.size(0) → table.size(-2)": "The table is [V, d]: axis -2 of two axes is axis 0."},
     hints={
         "1.5": (
             _(

@@ -114,11 +114,14 @@ def _rows(draw: Draw) -> list[Case]:
 
 
 def _equal_sizes(draw: Draw) -> list[Case]:
-    """Cases in which an axis cannot be told by its length: B = n = d, and V = d with a single token."""
+    """Cases in which an axis cannot be told by its length: B = n = d, and V = d with a single token.
+
+    The first is in train mode: nothing in this block is left to chance.
+    """
     cube, square = draw.size(3, 5), draw.size(6, 9)
     token = _case(draw, sizes={"V": square, "d": square, "B": 2, "n": 2})
     token.inputs["call"]["args"] = [token.inputs["call"]["args"][0][:1, :1]]
-    return [_case(draw, sizes={"V": 11, "d": cube, "B": cube, "n": cube}), token]
+    return [_case(draw, sizes={"V": 11, "d": cube, "B": cube, "n": cube}, mode="train"), token]
 
 
 def _kept(draw: Draw) -> list[Case]:
@@ -127,10 +130,12 @@ def _kept(draw: Draw) -> list[Case]:
 
 def _gradient(draw: Draw) -> list[Case]:
     # No id 0 here: an nn.Embedding with padding_idx=0 is a right answer, too, and keeps row 0 from learning.
-    case = _case(draw, lowest=1)
-    ids, width = case.inputs["call"]["args"][0], case.inputs["make"]["args"][1]
-    case.inputs["call"] |= {"wrt": ["weights"], "cotangents": [draw.normal(*ids.shape, width)]}
-    return [case]
+    some, every = _case(draw, lowest=1), _case(draw, lowest=1)
+    every.inputs["call"]["args"] = [torch.arange(1, every.inputs["make"]["args"][0])[None]]
+    for case in (some, every):
+        ids, width = case.inputs["call"]["args"][0], case.inputs["make"]["args"][1]
+        case.inputs["call"] |= {"wrt": ["weights"], "cotangents": [draw.normal(*ids.shape, width)]}
+    return [some, every]
 
 
 def _one(draw: Draw) -> list[Case]:

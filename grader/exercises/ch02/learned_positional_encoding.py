@@ -79,12 +79,24 @@ def _case(draw: Draw, length: str = "short", gradient: bool = False) -> Case:
     return Case("module", {"make": make, "weights": weights, "call": call})
 
 
-def _sum(draw: Draw) -> list[Case]:
+def _one(draw: Draw) -> list[Case]:
     return [_case(draw)]
 
 
+def _equal(draw: Draw, d: int, max_len: int, *front: int) -> Case:
+    """A case in which two axes are equal: what guesses an axis by its length goes wrong elsewhere."""
+    weights = {"pos.weight": draw.normal(max_len, d)}
+    call = {"args": [draw.normal(*front, d)]}
+    return Case("module", {"make": {"args": [d, max_len]}, "weights": weights, "call": call})
+
+
+def _sum(draw: Draw) -> list[Case]:
+    sizes = [(6, 9, 4, 4), (4, 9, 2, 4), (4, 9, 4, 3), (5, 5, 3, 2), (4, 9, 4, 4)]  # d, max_len, B, n
+    return [_case(draw), *(_equal(draw, *some) for some in sizes)]
+
+
 def _full_length(draw: Draw) -> list[Case]:
-    return [_case(draw, "full")]
+    return [_case(draw, "full"), _equal(draw, 4, 4, 4, 4)]
 
 
 def _too_long(draw: Draw) -> list[Case]:
@@ -109,7 +121,7 @@ ROWS = (
         needs=SUM,
         weight=0.5,
     ),
-    rows.device(_sum, needs=SUM, weight=0.5),
+    rows.device(_one, needs=SUM, weight=0.5),
 )
 
 # ---- known mistakes ---------------------------------------------------------------------------------

@@ -51,7 +51,8 @@ def plain_loops(d_model, offsets):
 
 def _similarity(draw: Draw) -> list[Case]:
     sizes = draw.sizes(d=[8, 10, 14, 20], K=(5, 7))
-    return [Case("function", {"args": [sizes["d"], draw.integers(1, 40, sizes["K"])]})]
+    drawn = [(sizes["d"], sizes["K"]), (8, 8), (8, 4)]  # also K = d and K = d / 2, the number of frequencies
+    return [Case("function", {"args": [d, draw.integers(1, 40, K)]}) for d, K in drawn]
 
 
 def _zero(draw: Draw) -> list[Case]:

@@ -99,7 +99,8 @@ def _make(draw: Draw) -> dict:
 
 
 def _table(draw: Draw) -> list[Case]:
-    return [Case("module", {"make": _make(draw), "keep": ["pe"]})]
+    square = {"args": [8, 8]}  # max_len = d
+    return [Case("module", {"make": make, "keep": ["pe"]}) for make in (_make(draw), square)]
 
 
 def _default_length(draw: Draw) -> list[Case]:
@@ -117,8 +118,18 @@ def _one(draw: Draw) -> list[Case]:
     return [_case(draw)]
 
 
-def _sum(draw: Draw) -> list[Case]:
+def _twice(draw: Draw) -> list[Case]:
     return [_case(draw), _case(draw, batch=1)]
+
+
+def _equal(draw: Draw, d: int, max_len: int, *front: int) -> Case:
+    """A case in which two axes are equal: what guesses an axis by its length goes wrong elsewhere."""
+    return Case("module", {"make": {"args": [d, max_len]}, "call": {"args": [draw.normal(*front, d)]}})
+
+
+def _sum(draw: Draw) -> list[Case]:
+    sizes = [(8, 20, 5, 5), (6, 20, 3, 6), (6, 20, 6, 3), (6, 6, 2, 6), (6, 6, 6, 6)]  # d, max_len, B, n
+    return [*_twice(draw), *(_equal(draw, *some) for some in sizes)]
 
 
 def _gradient(draw: Draw) -> list[Case]:
@@ -151,7 +162,7 @@ ROWS = (
         needs=("codes",),
     ),
     Row("sum", "forward(x) is x + pe[:n]", _sum, looks=("out",), weight=3),
-    rows.input_kept(_sum, needs=("sum",)),
+    rows.input_kept(_twice, needs=("sum",)),
     Row("gradient", "the gradient reaches x unchanged", _gradient, looks=("grad.0",), needs=("sum",)),
     rows.float64(_one, needs=("sum",), weight=0.5),
     rows.device(_one, needs=("sum",), weight=0.5),

@@ -66,6 +66,11 @@ def _last_axis(draw: Draw) -> list[Case]:
     return [_case(draw)]
 
 
+def _value(draw: Draw) -> list[Case]:
+    """Also with equal axes: what guesses an axis by its length goes wrong elsewhere."""
+    return [_case(draw), *(Case("function", {"args": [draw.normal(*[4] * axes)]}) for axes in (2, 3))]
+
+
 def _middle_axis(draw: Draw) -> list[Case]:
     return [_case(draw, 1)]
 
@@ -74,7 +79,9 @@ def _any_axis(draw: Draw) -> list[Case]:
     by_name = _case(draw)
     by_name.inputs["kwargs"] = {"dim": -2}
     one_axis = Case("function", {"args": [draw.normal(draw.size(4, 6)), 0]})
-    return [*(_case(draw, dim) for dim in (0, 1, -1, -3)), by_name, one_axis]
+    cube = draw.normal(4, 4, 4)
+    equal = [Case("function", {"args": [cube, dim]}) for dim in (0, 1, 2)]
+    return [*(_case(draw, dim) for dim in (0, 1, -1, -3)), by_name, one_axis, *equal]
 
 
 def _large(draw: Draw) -> list[Case]:
@@ -103,7 +110,7 @@ ROUGH = Tolerance(atol=1e-3, rtol=1e-3)  # near 1e4 a float32 itself is only goo
 BOTH = ("value", "any axis")
 
 ROWS = (
-    Row("value", "along the last axis: exp(x) / Σ exp(x)", _last_axis, looks=("out",), weight=2),
+    Row("value", "along the last axis: exp(x) / Σ exp(x)", _value, looks=("out",), weight=2),
     Row(
         "any axis",
         "dim chooses the axis, counted from the front or from the end",

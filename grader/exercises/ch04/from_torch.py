@@ -375,6 +375,8 @@ MISTAKES = (
 
 # ---- the exercise -----------------------------------------------------------------------------------
 
+COPIES = "Each copy fills a parameter of its own, so their order does not matter."
+
 EXERCISE = Exercise(
     id="4.7",
     symbol="from_torch",
@@ -388,6 +390,16 @@ EXERCISE = Exercise(
     mistakes=MISTAKES,
     alternatives=(state_dict, new_parameters, slices),
     spoken=SPOKEN,
+    equivalent={
+        "3 * mha.embed_dim → 3": "Three zeros or 3d zeros: copy_ spreads a piece of one zero over the bias.",
+        "enumerate((own.W_q, own.W_k, own.W_v)) → list(enumerate((own.W_q, own.W_k, own.W_v)))[::-1]": COPIES,
+        "layer.weight.copy_(weights[i]); layer.bias.copy_(biases[i]) → "
+        "layer.bias.copy_(biases[i]); layer.weight.copy_(weights[i])": COPIES,
+        "own.W_o.weight.copy_(mha.out_proj.weight); "
+        "own.W_o.bias.copy_(torch.zeros(1) if mha.out_proj.bias is None else mha.out_proj.bias) → "
+        "own.W_o.bias.copy_(torch.zeros(1) if mha.out_proj.bias is None else mha.out_proj.bias); "
+        "own.W_o.weight.copy_(mha.out_proj.weight)": COPIES,
+    },
     hints={
         "4.7": (
             _("torch keeps W_q, W_k and W_v in one matrix of 3d rows. Which rows are whose?"),

@@ -267,6 +267,9 @@ EXERCISE = Exercise(
     mistakes=MISTAKES,
     alternatives=(contiguous_and_view, einsum, loop_over_heads, stack_and_reshape),
     spoken={"grad.0": _("the gradient of x")},
+    equivalent={
+        "x.transpose(1, 2) → x.transpose(1, -2)": "Of four axes, axis 2 is axis -2.",
+    },
     hints={
         "4.4": (
             _("split_heads cut and then exchanged two axes. In which order must the two steps be undone?"),

@@ -33,27 +33,27 @@ def split_heads(x, h):
 
 def unflatten_and_permute(x, h):
     if x.size(-1) % h:
-        raise ValueError("h does not divide d")
+        raise ValueError(f"d_model={x.size(-1)} is not a multiple of h={h}")
     return x.unflatten(-1, (h, -1)).permute(0, 2, 1, 3)
 
 
 def slices_and_cat(x, h):
     d_k, rest = divmod(x.shape[2], h)
     if rest:
-        raise ValueError("h does not divide d")
+        raise ValueError("h does not divide d", h, x.shape)
     heads = [x[:, :, head * d_k : (head + 1) * d_k].unsqueeze(1) for head in range(h)]
     return torch.cat(heads, dim=1)
 
 
 def einsum(x, h):
     if x.size(-1) % h:
-        raise ValueError("h does not divide d")
+        raise ValueError(f"{x.size(-1)} % {h} != 0")
     return torch.einsum("bnhk->bhnk", x.reshape(*x.shape[:2], h, -1)).contiguous()
 
 
 def unfold(x, h):
     if x.size(-1) % h:
-        raise ValueError("h does not divide d")
+        raise ValueError("cannot cut " + str(x.size(-1)) + " features into " + str(h) + " heads")
     d_k = x.size(-1) // h
     return x.unfold(-1, d_k, d_k).swapaxes(1, 2)
 
@@ -96,7 +96,8 @@ def _gradient(draw: Draw) -> list[Case]:
 def _does_not_divide(draw: Draw) -> list[Case]:
     d, h = draw.choice([(10, 3), (10, 4), (14, 4), (9, 2), (8, 3), (11, 2)])
     run = _case(draw.normal(2, 5, d), h)
-    return [Case("raises", {"run": run.tree(), "error": "ValueError"})]
+    named = Case("named in an error", {"args": run.inputs["args"], "numbers": [d, h]})
+    return [Case("raises", {"run": run.tree(), "error": "ValueError"}), named]
 
 
 def _strided(draw: Draw) -> list[Case]:
@@ -135,7 +136,7 @@ ROWS = (
         "error",
         "ValueError when h does not divide d",
         _does_not_divide,
-        looks=("raised",),
+        looks=("raised", "unnamed"),
         needs=FIRST,
     ),
     Row(
@@ -284,6 +285,13 @@ MISTAKES = (
         '    assert d % h == 0, "h does not divide d"\n',
     ),
     edit(
+        "numbers not named",
+        "The ValueError does not say which numbers do not fit. Put h and d into its message: whoever reads it "
+        "will look for them first.",
+        'f"{h} heads do not divide a width of {d}"',
+        '"h does not divide d"',
+    ),
+    edit(
         "on the CPU",
         "The tensor that you fill is made on the CPU, whatever device x is on. Make it with device=x.device.",
         SLICES,
@@ -306,7 +314,14 @@ EXERCISE = Exercise(
     answer=split_heads,
     mistakes=MISTAKES,
     alternatives=(unflatten_and_permute, slices_and_cat, einsum, unfold),
-    spoken={"grad.0": _("the gradient of x")},
+    spoken={
+        "grad.0": _("the gradient of x"),
+        "unnamed": _("the list of numbers that the error's message does not name"),
+    },
+    equivalent={
+        "d % h != 0 → d % h > 0": "A number of heads is positive, and then a rest is never negative.",
+        "x.view(B, n, h, d // h).transpose(1, 2) → x.view(B, n, h, d // h).transpose(1, -2)": "Of four axes, axis 2 is axis -2.",
+    },
     hints={
         "4.1": (
             _(

@@ -17,6 +17,9 @@ from transformer_lab.parts import FeedForward
 
 EXACT = Tolerance(atol=1e-9, rtol=1e-8)  # for float64
 LOOSE = Tolerance(atol=5e-5, rtol=5e-4)  # for gradients, which are sums over many terms
+# Attention, norms and sums in a row. Of 400 drawn keys the worst right answer of 6.6 stayed below a fifth of these.
+STACKED = Tolerance(atol=3e-5, rtol=3e-4)
+STACKED_GRADIENT = Tolerance(atol=2e-4, rtol=1e-3)
 SPOKEN = {"out": _("forward(x)"), "grad.0": _("the gradient of x")}
 
 

@@ -12,6 +12,8 @@ from grader.exercises import rows
 from grader.exercises.ch06 import _common
 from grader.exercises.ch06._common import (
     SPOKEN,
+    STACKED,
+    STACKED_GRADIENT,
     BranchesAnotherAttention,
     OneLoopAttentionByHand,
     layer_case,
@@ -22,7 +24,6 @@ from grader.exercises.ch06._common import (
 from grader.exercises.draw import Draw
 from grader.exercises.edits import edit
 from grader.exercises.model import Exercise, Row
-from transformer_lab.checking.judging.compare import Tolerance
 from transformer_lab.checking.probes.core import Case
 from transformer_lab.language import _
 from transformer_lab.parts import EncoderLayer
@@ -151,7 +152,6 @@ def _with_and_without_mask(draw: Draw) -> list[Case]:
     return [_case(draw, 2), _case(draw, 2, "pre", "padding")]
 
 
-STACKED = Tolerance(atol=3e-5, rtol=3e-4)
 BOTH = ("post", "pre")
 ALL = ("post", "pre", "mask")
 
@@ -188,7 +188,7 @@ ROWS = (
         _gradient,
         looks=("grad.*",),
         needs=ALL,
-        tolerance=Tolerance(atol=2e-4, rtol=1e-3),
+        tolerance=STACKED_GRADIENT,
     ),
     rows.input_kept(_mask, says=_("x and the mask are left unchanged"), needs=("mask",)),
     rows.device(_with_and_without_mask, needs=ALL, weight=0.5),

@@ -154,11 +154,18 @@ BOTH = ("tgt_mask", "memory_mask")
 GRADIENTS = {"grad.0": _("the gradient of x"), "grad.1": _("the gradient of memory")}
 
 
-def decoder_case(draw: Draw, skeleton, norm="post", masks=(), n_layers=None, **extra) -> Case:
-    """Draw a case of a decoder layer (or stack, with n_layers): `masks` names those that are passed."""
+def decoder_case(
+    draw: Draw, skeleton, norm="post", masks=(), n_layers=None, equal=False, causal=True, **extra
+) -> Case:
+    """Draw a case of a decoder layer (or stack, with n_layers): `masks` names those that are passed.
+
+    causal: whether tgt_mask hides the future, or padding alone. equal: the axes that code could take for each other have one length, h = B = m = n and d = d_ff.
+    """
     s = draw.sizes(h=[2, 4], B=(2, 3), m=(5, 6), n=(7, 9), d=[8, 12], d_ff=(10, 15))
+    if equal:
+        s = {"h": 4, "B": 4, "m": 4, "n": 4, "d": 8, "d_ff": 8}
     ids, src = padded_ids(draw, s["B"], s["m"]), padded_ids(draw, s["B"], s["n"])
-    given = {"tgt_mask": past_keys_mask(ids), "memory_mask": keys_mask(src)}
+    given = {"tgt_mask": (past_keys_mask if causal else keys_mask)(ids), "memory_mask": keys_mask(src)}
     args = [s["d"], s["h"], s["d_ff"], *([n_layers] if n_layers else [])]
     make = {"args": args, "kwargs": {} if norm == "post" else {"norm": norm}}
     x, memory = draw.normal(s["B"], s["m"], s["d"]), draw.normal(s["B"], s["n"], s["d"])
@@ -172,14 +179,17 @@ def decoder_case(draw: Draw, skeleton, norm="post", masks=(), n_layers=None, **e
 def cases_of(skeleton, n_layers=None) -> dict:
     """The row functions that a layer and a stack share, by name."""
 
-    def one(**options):
-        return lambda draw: [decoder_case(draw, skeleton, n_layers=n_layers, **options)]
+    def cases(*each):
+        return lambda draw: [
+            decoder_case(draw, skeleton, **({"n_layers": n_layers} | options)) for options in each
+        ]
 
+    another = {"n_layers": n_layers + 1} if n_layers else {}
     return {
-        "plain": one(),
-        "target mask": one(masks=("tgt_mask",)),
-        "memory mask": one(masks=("memory_mask",)),
-        "both masks": one(masks=BOTH),
-        "pre": one(norm="pre", masks=BOTH),
-        "gradient": one(masks=BOTH, wrt=["0", "1"]),
+        "plain": cases({}, {"equal": True} | another),
+        "target mask": cases({"masks": ("tgt_mask",)}, {"masks": ("tgt_mask",), "causal": False}),
+        "memory mask": cases({"masks": ("memory_mask",)}, {"masks": BOTH, "equal": True}),
+        "both masks": cases({"masks": BOTH}),
+        "pre": cases({"norm": "pre", "masks": BOTH}),
+        "gradient": cases({"masks": BOTH, "wrt": ["0", "1"]}),
     }

@@ -342,6 +342,24 @@ MISTAKES = (
         "self.norm3(x, self.ffn)",
         "x + self.norm3.norm(self.ffn(x))",
     ),
+    edit(
+        "causal on its own",
+        "Your self-attention hides the future by itself. Whoever calls the layer decides that: use tgt_mask as it is "
+        "given, and no mask where there is none.",
+        "        x = self.norm1(",
+        "        causal = torch.ones(x.size(1), x.size(1), dtype=torch.bool, device=x.device).tril()\n"
+        "        tgt_mask = causal if tgt_mask is None else causal & tgt_mask\n"
+        "        x = self.norm1(",
+    ),
+    edit(
+        "causal whenever masked",
+        "You add a causal mask to the tgt_mask that you are given. That mask says already who may look at whom: use it "
+        "as it is.",
+        "        x = self.norm1(",
+        "        if tgt_mask is not None:\n"
+        "            tgt_mask = tgt_mask & torch.ones(x.size(1), x.size(1), dtype=torch.bool, device=x.device).tril()\n"
+        "        x = self.norm1(",
+    ),
 )
 
 # ---- the exercise -----------------------------------------------------------------------------------

@@ -37,7 +37,8 @@ def lists(ids, pad_id=0):
 
 def _real_tokens(draw: Draw) -> list[Case]:
     sizes = draw.sizes(B=(2, 4), n=(5, 8))
-    return [Case("function", {"args": [padded_ids(draw, sizes["B"], sizes["n"])]})]
+    shapes = ((sizes["B"], sizes["n"]), (5, 5), (1, 6))  # all different, B = n, one sentence
+    return [Case("function", {"args": [padded_ids(draw, *shape)]}) for shape in shapes]
 
 
 REAL = ("real tokens",)
@@ -156,6 +157,9 @@ EXERCISE = Exercise(
     answer=padding_mask,
     mistakes=MISTAKES,
     alternatives=(ne_and_unsqueeze, difference, lists),
+    equivalent={
+        "(ids != pad_id)[:, None, None, :] → (ids != pad_id)[:, None, None]": "a full slice at the end changes nothing"
+    },
     hints={
         "7.3": (
             _("Nobody may look at padding. Is padding then a row of the score matrix, or a column?"),

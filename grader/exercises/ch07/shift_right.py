@@ -55,7 +55,9 @@ def _targets(draw: Draw, bos_id: int, m: int | None = None) -> list:
 def _shifted(draw: Draw) -> list[Case]:
     other = _targets(draw, draw.size(31, 40))
     other[0] = {"$": "strided", "tensor": other[0]}
-    return [Case("function", {"args": _targets(draw, 1)}), Case("function", {"args": other})]
+    square = [draw.integers(4, 30, 5, 5), draw.size(31, 40)]  # B = m
+    one_sentence = [draw.integers(4, 30, 1, 6), 1]
+    return [Case("function", {"args": args}) for args in (_targets(draw, 1), other, square, one_sentence)]
 
 
 def _one_token(draw: Draw) -> list[Case]:
@@ -198,6 +200,10 @@ EXERCISE = Exercise(
     answer=shift_right,
     mistakes=MISTAKES,
     alternatives=(new_empty, roll_and_fill, lists, pad),
+    equivalent={
+        "torch.cat([first, target[:, :-1]], dim=1) → "
+        "torch.cat([first, target[:, :-1]], dim=-1)": "target has two axes: 1 is the last"
+    },
     hints={
         "7.1": (
             _(

@@ -45,7 +45,8 @@ def _both(draw: Draw) -> list[Case]:
     """Padding on the right, and in the middle: on the right alone, blocking queries too would look right."""
     sizes = draw.sizes(B=(2, 4), m=(5, 8))
     ids = padded_ids(draw, sizes["B"], sizes["m"])
-    return [Case("function", {"args": [ids]}), Case("function", {"args": [ids.roll(-2, dims=1)]})]
+    square = padded_ids(draw, 5, 5)  # B = m
+    return [Case("function", {"args": [each]}) for each in (ids, ids.roll(-2, dims=1), square)]
 
 
 ROWS = (
@@ -170,6 +171,11 @@ EXERCISE = Exercise(
     answer=target_mask,
     mistakes=MISTAKES,
     alternatives=(product, masked_fill, loops),
+    equivalent={
+        "padding_mask(ids, pad_id) → padding_mask(pad_id, ids)": "the lesson's padding_mask compares the two with !=, "
+        "in either order",
+        "ids.size(1) → ids.size(-1)": "ids have two axes: 1 is the last",
+    },
     hints={
         "7.4": (
             _("A key is allowed when two things hold. You have a mask for each; which operator says 'both'?"),

@@ -90,21 +90,32 @@ def _batch(draw: Draw, B: int, n: int, m: int, src_words: int, tgt_words: int) -
     return [src, tgt]
 
 
+def _case(draw: Draw, steps: int, sizes: dict[str, int]) -> Case:
+    batches = [
+        _batch(draw, *(sizes[k] for k in ("B", "n", "m", "src_words", "tgt_words"))) for _ in range(steps)
+    ]
+    inputs = {
+        "source": draw.normal(sizes["src_words"], sizes["tgt_words"], scale=0.7),
+        "target": draw.normal(sizes["tgt_words"], sizes["tgt_words"], scale=0.7),
+        "batches": batches,
+        "lr": 0.5,
+    }
+    return Case("train step", inputs)
+
+
 def _calls(steps: int) -> Callable[[Draw], list[Case]]:
     def cases(draw: Draw) -> list[Case]:
         sizes = draw.sizes(src_words=(15, 16), tgt_words=(11, 13), B=(3, 4), n=(5, 6), m=(7, 8))
-        batches = [
-            _batch(draw, *(sizes[k] for k in ("B", "n", "m", "src_words", "tgt_words"))) for _ in range(steps)
-        ]
-        inputs = {
-            "source": draw.normal(sizes["src_words"], sizes["tgt_words"], scale=0.7),
-            "target": draw.normal(sizes["tgt_words"], sizes["tgt_words"], scale=0.7),
-            "batches": batches,
-            "lr": 0.5,
-        }
-        return [Case("train step", inputs)]
+        return [_case(draw, steps, sizes)]
 
     return cases
+
+
+def _loss(draw: Draw) -> list[Case]:
+    equal = dict.fromkeys(
+        ("src_words", "tgt_words", "B", "n", "m"), 8
+    )  # no length tells an axis from another
+    return [*_calls(1)(draw), _case(draw, 1, equal)]
 
 
 def _by_heart(draw: Draw) -> list[Case]:
@@ -124,7 +135,7 @@ ROWS = (
     Row(
         "loss",
         "the loss before the step is returned, as a float",
-        _calls(1),
+        _loss,
         looks=("loss.*",),
         weight=2,
     ),
@@ -366,6 +377,11 @@ EXERCISE = Exercise(
         "training": _("whether the model was in training mode"),
         "changed": _("the list of changed inputs"),
         "learned": _("whether eight sentences were learned by heart in 60 steps (loss below 0.05)"),
+    },
+    equivalent={
+        "loss = sequence_loss(logits, tgt); optimizer.zero_grad() → "
+        "optimizer.zero_grad(); loss = sequence_loss(logits, tgt)": "gradients are first needed by backward()",
+        "optimizer.zero_grad() → model.zero_grad()": "the optimizer that it is given holds the model's parameters",
     },
     hints={
         "9.2": (

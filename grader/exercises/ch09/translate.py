@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from grader.exercises import rows
 from grader.exercises.ch09._common import FIRST_WORD
 from grader.exercises.draw import Draw
 from grader.exercises.edits import edit, whole
@@ -23,7 +24,7 @@ def reference(model, src, max_len=32):
     for row in range(len(src)):
         said = []
         while len(said) < max_len:
-            prefix = torch.tensor([[BOS, *said]])
+            prefix = torch.tensor([[BOS, *said]], device=src.device)
             word = int(model.decode(prefix, memory[row : row + 1], src[row : row + 1])[0, -1].argmax())
             if word == EOS:
                 break
@@ -53,7 +54,7 @@ def rows_leave(model, src, max_len=32):
     model.train(False)
     memory, found, going = model.encode(src), [[] for _ in src], list(range(len(src)))
     for _place in range(max_len):
-        prefix = torch.tensor([[BOS, *found[row]] for row in going])
+        prefix = torch.tensor([[BOS, *found[row]] for row in going], device=src.device)
         words = model.decode(prefix, memory[going], src[going])[:, -1].max(dim=-1).indices.tolist()
         going = [
             row
@@ -69,9 +70,9 @@ def flags(model, src, max_len=32):
     model.eval()
     with torch.no_grad():
         memory = model.encode(src)
-        ids = torch.full((src.size(0), max_len + 1), PAD)
+        ids = torch.full((src.size(0), max_len + 1), PAD, device=src.device)
         ids[:, 0] = BOS
-        open_ = torch.ones(src.size(0), dtype=torch.bool)
+        open_ = torch.ones(src.size(0), dtype=torch.bool, device=src.device)
         for place in range(1, max_len + 1):
             scores = model.decode(ids[:, :place], memory, src).softmax(-1)
             ids[:, place] = torch.where(open_, scores[:, place - 1].argmax(-1), PAD)
@@ -90,7 +91,8 @@ def one_by_one(model, src, max_len=32):
         for one, m in zip(src.split(1), memory.split(1), strict=True):
             ids = [BOS]
             for _place in range(max_len):
-                ids.append(torch.topk(model.decode(torch.tensor([ids]), m, one)[0, -1], 1).indices.item())
+                logits = model.decode(torch.tensor([ids], device=src.device), m, one)
+                ids.append(torch.topk(logits[0, -1], 1).indices.item())
                 if ids[-1] == EOS:
                     ids.pop()
                     break
@@ -100,7 +102,6 @@ def one_by_one(model, src, max_len=32):
 
 
 # ---- rows -------------------------------------------------------------------------------------------
-# No row about devices: a right answer looks at the words to know when to stop.
 
 
 def _scripts(draw: Draw, lengths: list[int]) -> dict:
@@ -123,6 +124,7 @@ def _words(draw: Draw) -> list[Case]:
     return [
         Case("translate", _scripts(draw, [2, 6, 4, 9]) | {"kwargs": {"max_len": 15}}),
         Case("translate", _scripts(draw, [4]) | {"kwargs": {"max_len": 11}}),
+        Case("translate", _scripts(draw, [3, 5, 0, 6, 4]) | {"kwargs": {"max_len": 15}}),  # B = n
     ]
 
 
@@ -132,6 +134,12 @@ def _limit(draw: Draw) -> list[Case]:
 
 def _default(draw: Draw) -> list[Case]:
     return [Case("translate", _scripts(draw, [3, 38]) | {"kwargs": {}})]
+
+
+def _elsewhere(draw: Draw) -> list[Case]:
+    """There a model cannot be read, so every right answer ends where it looks whether a sentence has ended."""
+    src = draw.integers(FIRST_WORD, 9, 3, 5)
+    return [Case("function", {"args": [{"$": "speechless model", "vocabulary": 11}, src, 6]})]
 
 
 WORDS = ("words",)
@@ -158,6 +166,7 @@ ROWS = (
         _words,
         looks=("encoded",),
         needs=WORDS,
+        weight=0.5,  # the other half is that of the row "ends"
     ),
     Row(
         "evaluation",
@@ -166,7 +175,28 @@ ROWS = (
         looks=("evaluating", "gradients"),
         needs=WORDS,
     ),
-    Row("input kept", "src is left unchanged", _words, looks=("changed",), needs=WORDS),
+    Row(
+        "input kept",
+        "src is left unchanged",
+        _words,
+        looks=("changed",),
+        needs=WORDS,
+        weight=0.5,  # the other half is the device row's
+    ),
+    Row(
+        "ends",
+        "it ends as soon as every sentence has reached </s>",
+        _words,
+        looks=("needless",),
+        needs=WORDS,
+        weight=0.5,
+    ),
+    rows.device(
+        _elsewhere,
+        says=_("new tensors are made where src is, so that it also runs on a GPU"),
+        needs=WORDS,
+        weight=0.5,
+    ),
 )
 
 # ---- known mistakes ---------------------------------------------------------------------------------
@@ -330,6 +360,19 @@ MISTAKES = (
         "Gradients are recorded for every word, which costs time and memory. Translate under torch.no_grad().",
         translate_with_gradients,
     ),
+    edit(
+        "never done",
+        "The loop goes on to max_len words when every sentence has reached </s> long before. Leave it as soon as each "
+        "row of the prefix holds an </s>.",
+        "            if (prefix == EOS).any(dim=1).all():\n                break\n",
+        "",
+    ),
+    edit(
+        "on the CPU",
+        "The first tokens <s> are made on the CPU, whatever device src is on. Make them with device=src.device.",
+        ", device=src.device",
+        "",
+    ),
 )
 
 # ---- the exercise -----------------------------------------------------------------------------------
@@ -351,6 +394,17 @@ EXERCISE = Exercise(
         "encoded": _("the number of calls of encode"),
         "evaluating": _("whether the model was in evaluation mode"),
         "gradients": _("whether gradients were recorded"),
+        "needless": _("whether the model was asked for words when every sentence had ended"),
+    },
+    equivalent={
+        "len(src) → len(memory)": "encode returns one row for each sentence",
+        "torch.full((len(src), 1), BOS, device=src.device) → "
+        "torch.full((len(src), 1), BOS, device=memory.device)": "memory is where the model is, and src must be there",
+        "range(max_len) → list(range(max_len))[::-1]": "the numbers are not used, only how many they are",
+        "logits[:, -1].argmax(dim=-1) → logits[:, -1].argmax(dim=1)": "[B, V] has two axes: 1 is the last",
+        "torch.cat([prefix, word[:, None]], dim=1) → "
+        "torch.cat([prefix, word[:, None]], dim=-1)": "the prefix has two axes: 1 is the last",
+        "(prefix == EOS).any(dim=1) → (prefix == EOS).any(dim=-1)": "the prefix has two axes: 1 is the last",
     },
     hints={
         "9.4": (

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+import torch  # noqa: F401  (a mistake makes a tensor)
 
 from grader.exercises.draw import Draw
 from grader.exercises.edits import edit

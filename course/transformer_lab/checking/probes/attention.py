@@ -1,7 +1,8 @@
-"""Probes of chapter 04: weights taken over from torch, and whether the future moves the past."""
+"""Probes of chapter 04: what an error names, weights from torch, and whether the future moves the past."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import torch
@@ -12,6 +13,24 @@ from transformer_lab.checking.probes.core import make_module, probe
 from transformer_lab.checking.probes.problems import Trouble
 
 NAMES = [f"W_{name}.{kind}" for name in "qkvo" for kind in ("weight", "bias")]  # the contract's
+
+
+@probe("named in an error")
+def _named_in_an_error(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]) -> None:
+    """Call the learner's function with arguments that do not fit together.
+
+    inputs: args, and numbers: what the error's message has to name. Reports `unnamed`, those it does not.
+    """
+    said = ""
+    try:
+        symbol(*build(inputs["args"]))
+    except NotImplementedError:  # a stub says so
+        raise
+    except Exception as error:
+        said = str(error)
+    values["unnamed"] = [
+        number for number in inputs["numbers"] if str(number) not in re.findall(r"\d+", said)
+    ]
 
 
 @probe("from_torch")

@@ -7,10 +7,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from transformer_lab.checking.probes.arguments import build, plain
+from transformer_lab.checking.probes.arguments import build, builder, plain
 from transformer_lab.checking.probes.core import probe
 from transformer_lab.checking.probes.problems import Trouble
-from transformer_lab.language import _
 from transformer_lab.parts import BOS, EOS, Transformer
 
 MOST_CALLS = 400  # of a stand-in, in one case; more means a loop without an end
@@ -150,6 +149,7 @@ class Scripted(nn.Module):
         self.sentences, self.vocabulary, self.wrong = sentences, vocabulary, wrong
         self.anchor = nn.Parameter(torch.zeros(1))  # a model has parameters, and logits a gradient
         self.encoded = self.decoded = 0
+        self.needless = False  # was it asked for words when every sentence had ended?
         self.modes: list[bool] = []
         self.gradients: list[bool] = []
 
@@ -169,8 +169,11 @@ class Scripted(nn.Module):
             )
         _must_be_ids("tgt_in", tgt_in, self.vocabulary)
         if tgt_in.size(1) > MOST_TOKENS:
-            text = _("decode was given {count} tokens: the prefix should grow by one word at a time.")
-            raise Trouble("long", text.format(count=tgt_in.size(1)))
+            raise Trouble(
+                "long",
+                "decode was given {count} tokens: the prefix should grow by one word at a time.",
+                count=tgt_in.size(1),
+            )
         if not isinstance(memory, torch.Tensor) or memory.dim() != 3:
             raise Trouble(
                 "memory", "decode takes (tgt_in, memory, src); memory is what encode(src) returned."
@@ -182,7 +185,12 @@ class Scripted(nn.Module):
                 "tgt_in, memory and src have {sizes} rows; they need one for each sentence.",
                 sizes=sizes,
             )
+        if not torch.equal(memory[..., 0].round().long(), src):
+            raise Trouble(
+                "src", "decode takes (tgt_in, memory, src); src holds the ids that memory was made from."
+            )
         self._note()
+        self.needless |= bool((tgt_in == EOS).any(dim=1).all())
         rows = [self._row(int(m[0, 0].round()), ids.tolist()) for m, ids in zip(memory, tgt_in, strict=True)]
         return torch.stack(rows) + self.anchor  # [B, m, V]
 
@@ -209,6 +217,27 @@ class Scripted(nn.Module):
         self.gradients.append(torch.is_grad_enabled())
 
 
+class Speechless(nn.Module):
+    """Looks ids up in tables, as any model does. For the device probe, where nobody can read what it says."""
+
+    def __init__(self, vocabulary: int):
+        super().__init__()
+        self.source, self.target = (nn.Embedding(vocabulary, vocabulary) for _table in range(2))
+
+    def encode(self, src: torch.Tensor) -> torch.Tensor:
+        return self.source(src)  # [B, n, V]
+
+    def decode(self, tgt_in: torch.Tensor, memory: torch.Tensor, src: torch.Tensor) -> torch.Tensor:
+        read = (memory * self.source(src)).sum(dim=1, keepdim=True)  # [B, 1, V]
+        return self.target(tgt_in) + read  # [B, m, V]
+
+    def forward(self, src: torch.Tensor, tgt_in: torch.Tensor) -> torch.Tensor:
+        return self.decode(tgt_in, self.encode(src), src)
+
+
+builder("speechless model")(Speechless)
+
+
 @probe("translate")
 def _translate(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]) -> None:
     """Let the learner translate with a scripted model. inputs: sentences, vocabulary, wrong, src, kwargs."""
@@ -217,6 +246,6 @@ def _translate(symbol: Any, inputs: dict[str, Any], values: dict[str, Any]) -> N
     values["out"] = plain(symbol(model, src, **inputs["kwargs"]))
     values["changed"] = [] if torch.equal(src, inputs["src"]) else ["src"]
     values["encoded"] = model.encoded
-    values["decoded"] = model.decoded
+    values["needless"] = model.needless
     values["evaluating"] = not any(model.modes)
     values["gradients"] = any(model.gradients)
