@@ -268,7 +268,7 @@ def test_no_two_slips_share_a_sentence():
 def test_terminal_shows_rows(capsys):
     check("2.1", PositionalEncoding)
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "2.1 PositionalEncoding: all 7 rows pass"
+    assert lines[0] == "2.1 PositionalEncoding: all 8 rows pass"
     assert len(lines) == 8 and all(line.startswith("  ✓ ") for line in lines[1:])
 
 
@@ -284,14 +284,14 @@ def test_half_done_class_passes_the_rows_it_can(capsys):
 
     check("2.1", Half)
     shown = capsys.readouterr().out
-    assert "2.1 PositionalEncoding: 3 of 7 rows pass" in shown
+    assert "2.1 PositionalEncoding: 3 of 8 rows pass" in shown
     assert "○ forward(x) is x + pe[:n]\n      Stops at TODO 2.4, which is still open." in shown
 
 
 @pytest.mark.parametrize("todo", ["2.1", "2.2", "2.3", "2.4", 2.1])
 def test_any_todo_of_an_exercise_checks_the_exercise(todo, capsys):
     check(todo, PositionalEncoding)
-    assert capsys.readouterr().out.startswith("2.1 PositionalEncoding: all 7 rows pass")
+    assert capsys.readouterr().out.startswith("2.1 PositionalEncoding: all 8 rows pass")
 
 
 @pytest.mark.parametrize("todo", ["2.99", "", None, "PositionalEncoding"])

@@ -27,10 +27,18 @@ def fingerprint(modules: Iterable[str]) -> str:
         if path not in found:
             found.add(path)
             waiting += _imported(path)
+    # by name and content: where the repository lies is nothing to it
+    named = sorted(
+        (path.relative_to(home.parent).as_posix(), path) for path in found for home in _around(path)
+    )
     digest = hashlib.sha256()
-    for path in sorted(found):
-        digest.update(_content(path))
+    for name, path in named:
+        digest.update(name.encode() + _content(path))
     return digest.hexdigest()[:16]
+
+
+def _around(path: Path) -> list[Path]:
+    return [home for home in _HOMES.values() if path.is_relative_to(home)]
 
 
 @cache
