@@ -269,7 +269,7 @@ def test_terminal_shows_rows(capsys):
     check("2.1", PositionalEncoding)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "2.1 PositionalEncoding: all 8 rows pass"
-    assert len(lines) == 8 and all(line.startswith("  ✓ ") for line in lines[1:])
+    assert len(lines) == 9 and all(line.startswith("  ✓ ") for line in lines[1:])
 
 
 def test_stub_shows_one_line(capsys):
