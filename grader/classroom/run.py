@@ -340,6 +340,7 @@ def regrade(
     students: Iterable[str] | None = None,
     quiet: bool = False,
     unprotected: bool = False,
+    say: Callable[[str], None] = print,
 ) -> list[str]:
     """Recompute every recorded mark from its submission and seed; return a line for each that differs.
 
@@ -351,6 +352,8 @@ def regrade(
     recorded = _recorded(course, chapter)
     chosen = _choose(sorted(recorded), students, chapter)
     groups = _by_protection(recorded, chosen, unprotected)
+    if False in groups:
+        say(NO_JAIL)
     now = exercises_hash(chapter, release)
     submissions = {s: intake.read_submission(course.submitted(), s, chapter) for s in chosen}
 
