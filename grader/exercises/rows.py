@@ -19,9 +19,9 @@ Cases = Callable[[Draw], list[Case]]
 VALUE = ("value",)
 
 
-def input_kept(cases: Cases, says: str = "", needs: tuple[str, ...] = VALUE) -> Row:
+def input_kept(cases: Cases, says: str = "", needs: tuple[str, ...] = VALUE, **more: Any) -> Row:
     """No input is changed."""
-    return Row("input kept", says or _("x itself is left unchanged"), cases, looks=("changed",), needs=needs)
+    return Row("input kept", says or _("x itself is left unchanged"), cases, ("changed",), needs, **more)
 
 
 def float64(cases: Cases, says: str = "", needs: tuple[str, ...] = VALUE, looks=("out",), **more: Any) -> Row:

@@ -376,7 +376,10 @@ EXERCISE = Exercise(
     mistakes=MISTAKES,
     alternatives=(RsqrtOfTheMeanSquare, VarMean, Projection, FeaturesFirst),
     spoken=NORM_SPOKEN,
-    equivalent={"x - mean → mean - x": "it is squared at once, and (−a)² = a²"},
+    equivalent={
+        "variance = ((x - mean) ** 2).mean(dim=-1, keepdim=True) → "
+        "variance = ((mean - x) ** 2).mean(dim=-1, keepdim=True)": "it is squared at once, and (−a)² = a²"
+    },
     forbidden={
         "layer_norm": _(
             "F.layer_norm does the whole exercise. Build it from mean, variance and a square root."

@@ -349,10 +349,6 @@ EXERCISE = Exercise(
     mistakes=MISTAKES,
     alternatives=(RecursionWrappers, DeepCopiesIdentity, NormIsNone),
     spoken=SPOKEN,
-    equivalent={
-        "range(N) → list(range(N))[::-1]": "only how often it runs counts: the numbers are not used",
-        "norm == 'pre' → norm >= 'pre'": "of the two norms only 'pre' is ≥ 'pre'; EncoderLayer refuses every other one",
-    },
     hints={
         "6.7": (
             _("N layers with weights of their own: how often must EncoderLayer(…) be called?"),

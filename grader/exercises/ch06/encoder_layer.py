@@ -477,9 +477,6 @@ EXERCISE = Exercise(
     mistakes=MISTAKES,
     alternatives=(WrappersOfChapter05, OneLoopAttentionByHand, BranchesAnotherAttention),
     spoken=SPOKEN,
-    equivalent={
-        """ValueError(f'norm is "post" or "pre", not {norm!r}') → ValueError()""": "the contract asks for the type of the error, not for words in it",
-    },
     hints={
         "6.6": (
             _(

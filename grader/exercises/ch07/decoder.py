@@ -238,11 +238,6 @@ EXERCISE = Exercise(
     mistakes=MISTAKES,
     alternatives=(IdentityForNoNorm, NormOrNone, Recursion),
     spoken=GRADIENTS,
-    equivalent={
-        "range(N) → list(range(N))[::-1]": "the numbers are not used, only how many they are",
-        "norm == 'pre' → norm >= 'pre'": "'post' comes before 'pre' in the alphabet, and any other norm is a "
-        "ValueError of the layers",
-    },
     hints={
         "7.6": (
             _(

@@ -157,9 +157,6 @@ EXERCISE = Exercise(
     answer=padding_mask,
     mistakes=MISTAKES,
     alternatives=(ne_and_unsqueeze, difference, lists),
-    equivalent={
-        "(ids != pad_id)[:, None, None, :] → (ids != pad_id)[:, None, None]": "a full slice at the end changes nothing"
-    },
     hints={
         "7.3": (
             _("Nobody may look at padding. Is padding then a row of the score matrix, or a column?"),

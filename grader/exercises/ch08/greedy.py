@@ -12,7 +12,7 @@ from grader.exercises.ch08._common import symbols, telling, writing_case
 from grader.exercises.draw import Draw
 from grader.exercises.edits import edit
 from grader.exercises.model import Exercise, Row
-from transformer_lab.checking.probes.core import Case
+from transformer_lab.checking.probes.core import Case, observe
 from transformer_lab.language import _
 
 # ---- what is right ----------------------------------------------------------------------------------
@@ -71,7 +71,15 @@ def while_loop(next_log_probs, bos_id, eos_id, max_len):
 
 def _likeliest(draw: Draw) -> list[Case]:
     """Cases that tell every mistake apart: a random one may hide some."""
-    return telling(draw, writing_case, symbols(EXERCISE))
+    return [*telling(draw, writing_case, symbols(EXERCISE)), _ends_midway(draw)]
+
+
+def _ends_midway(draw: Draw) -> Case:
+    """eos_id comes after some words and before max_len."""
+    while True:
+        case = writing_case(draw, max_len=6)
+        if 2 < len(observe(reference, case).values["out"]) < 6:
+            return case
 
 
 def _cut(draw: Draw) -> list[Case]:
@@ -204,7 +212,6 @@ EXERCISE = Exercise(
     answer=greedy,
     mistakes=MISTAKES,
     alternatives=(for_loop, lists, while_loop),
-    equivalent={"range(max_len) → list(range(max_len))[::-1]": "the number of the step is not used"},
     hints={
         "8.5": (
             _(

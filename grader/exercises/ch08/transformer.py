@@ -140,7 +140,7 @@ SPOKEN = {
     "encoder's input": _("what dropout=0.25 makes of the numbers that enter the encoder"),
     "decoder's input": _("what dropout=0.25 makes of the numbers that enter the decoder"),
     "inside repeats": _("whether two runs of the encoder or of the decoder in training agree"),
-    "raised": _("what ends encode for 17 tokens when max_len is 16"),
+    "raised": _("the error that encode gives for 17 tokens when max_len is 16"),
     "default.d_model": _("the default of d_model"),
     "default.h": _("the default of h"),
     "default.d_ff": _("the default of d_ff"),
@@ -407,10 +407,11 @@ MISTAKES = (
         "x = self.pos(self.dropout(self.tgt_emb(tgt_in)))",
     ),
     edit(
-        "no dropout inside",
-        "Dropout never acts inside the layers: leave initialise(self, dropout) as it is, at the end of __init__.",
-        "initialise(self, dropout)",
-        "initialise(self)",
+        "no initialise",
+        "initialise(self, dropout) is missing at the end of __init__. It sets the starting weights, and the dropout "
+        "inside the layers.",
+        "        initialise(self, dropout)\n",
+        "",
     ),
     edit(
         "dropout always",

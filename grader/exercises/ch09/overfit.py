@@ -240,7 +240,6 @@ EXERCISE = Exercise(
     mistakes=MISTAKES,
     alternatives=(by_while, recursion, generator),
     spoken={"out": _("the list of losses"), "calls": _("the number of calls of step()")},
-    equivalent={"range(most) → list(range(most))[::-1]": "the numbers are not used, only how many they are"},
     hints={
         "9.3": (
             _("Which two events end the loop?"),

@@ -400,7 +400,6 @@ EXERCISE = Exercise(
         "len(src) → len(memory)": "encode returns one row for each sentence",
         "torch.full((len(src), 1), BOS, device=src.device) → "
         "torch.full((len(src), 1), BOS, device=memory.device)": "memory is where the model is, and src must be there",
-        "range(max_len) → list(range(max_len))[::-1]": "the numbers are not used, only how many they are",
         "logits[:, -1].argmax(dim=-1) → logits[:, -1].argmax(dim=1)": "[B, V] has two axes: 1 is the last",
         "torch.cat([prefix, word[:, None]], dim=1) → "
         "torch.cat([prefix, word[:, None]], dim=-1)": "the prefix has two axes: 1 is the last",

@@ -42,7 +42,7 @@ class _OneDevice(TorchFunctionMode):
 
 
 _TWO_DEVICES = N_(
-    "Your code makes a tensor on the CPU, and in {operation} it meets one that is on another device. "
+    "Your code makes a tensor on the CPU, and in `{operation}` it meets one that is on another device. "
     "On a GPU it would stop here. Make new tensors where the input is: device=x.device."
 )
 
