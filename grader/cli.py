@@ -1,4 +1,4 @@
-"""`python -m grader COMMAND`: build, selftest, demo, bench; autograde, report, regrade."""
+"""`python -m grader COMMAND`: build, selftest, demo, bench; init, autograde, report, explain, regrade."""
 
 from __future__ import annotations
 
@@ -76,6 +76,12 @@ def _mutant_options(test: argparse.ArgumentParser) -> None:
 
 def _class_commands(commands: argparse._SubParsersAction) -> None:
     """What an instructor does with a class."""
+    init = commands.add_parser("init", help="make a folder for a class: settings, notebooks, gradebook")
+    init.add_argument("folder", type=Path, metavar="FOLDER", help="a new folder, anywhere")
+    init.add_argument(
+        "--roster", type=Path, metavar="FILE.csv", help="id, first name, last name, email, lms_user_id"
+    )
+    init.set_defaults(run=_init)
     grade = commands.add_parser(
         "autograde", help="grade a chapter for a whole class, each submission in a jail"
     )
@@ -106,11 +112,23 @@ def _class_commands(commands: argparse._SubParsersAction) -> None:
     report.add_argument(
         "--output", type=Path, metavar="FOLDER", help="where to; reports/ in the course when left out"
     )
+    report.add_argument(
+        "--exercises", action="store_true", help="a column for each exercise in Canvas, not only the total"
+    )
     report.set_defaults(run=_report)
+    explain = commands.add_parser("explain", help="say how one student's mark came about")
+    explain.add_argument("student", metavar="STUDENT")
+    _where(explain)
+    explain.set_defaults(run=_explain)
     again = commands.add_parser("regrade", help="recompute recorded marks from submissions and seeds")
     _where(again)
     again.add_argument("--students", nargs="+", metavar="ID")
     again.add_argument("--verify", action="store_true", help="compare only; exit 1 when anything differs")
+    again.add_argument(
+        "--without-isolation",
+        action="store_true",
+        help="DANGEROUS: what was graded without a jail may run without one again",
+    )
     again.set_defaults(run=_regrade)
 
 
@@ -191,6 +209,11 @@ def _where(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _students(options: argparse.Namespace) -> list[str] | None:
+    """Return whom --students names. `*` is everyone, also where somebody's folder is called that."""
+    return None if options.students is None or "*" in options.students else options.students
+
+
 def _course_and_chapter(options: argparse.Namespace):
     from grader.classroom.run import Course
 
@@ -216,7 +239,7 @@ def _autograde(options: argparse.Namespace) -> int:
         summary = run(
             course,
             chapter,
-            students=options.students,
+            students=_students(options),
             workers=options.workers,
             resume=options.resume,
             scheduler=options.scheduler,
@@ -234,8 +257,23 @@ def _report(options: argparse.Namespace) -> int:
     from grader.classroom.reports import write_reports
 
     course, chapter = _course_and_chapter(options)
-    for path in write_reports(course, chapter, options.output):
+    for path in write_reports(course, chapter, options.output, options.exercises):
         print(path)
+    return 0
+
+
+def _explain(options: argparse.Namespace) -> int:
+    from grader.classroom.explain import explain
+
+    course, chapter = _course_and_chapter(options)
+    print(explain(course, chapter, options.student))
+    return 0
+
+
+def _init(options: argparse.Namespace) -> int:
+    from grader.classroom.folder import make_class_folder
+
+    print("\n".join(make_class_folder(options.folder, options.roster)))
     return 0
 
 
@@ -244,8 +282,9 @@ def _regrade(options: argparse.Namespace) -> int:
 
     course, chapter = _course_and_chapter(options)
     if not options.verify:
-        print(run_again(course, chapter, options.students))
-        return 0
-    differences = regrade(course, chapter, options.students)
+        summary = run_again(course, chapter, _students(options), options.without_isolation)
+        print(summary)
+        return 1 if summary.failed else 0
+    differences = regrade(course, chapter, _students(options), unprotected=options.without_isolation)
     print("\n".join(differences) or "Every recorded mark was recomputed and is the same.")
     return 1 if differences else 0

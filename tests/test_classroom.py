@@ -9,6 +9,7 @@ import pickle
 import random
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -20,10 +21,12 @@ from nbgrader.api import Gradebook
 
 from grader.classroom import pool
 from grader.classroom import run as classroom
+from grader.classroom.lock import Busy, only_writer
 from grader.classroom.records import Records
 from grader.classroom.reports import write_reports
 from grader.cli import main
 from grader.grading import job as submission
+from grader.grading import session
 from grader.jail import isolation_problem
 from tests.hostile.kit import CHAPTER, ROOT, case, changed, notebook, points, release_bytes, right_answers
 from tests.patience import HANG
@@ -181,6 +184,142 @@ def test_a_mark_set_by_hand_stays_and_is_flagged(course):
         assert (grade.manual_score, grade.auto_score, grade.needs_manual_grade) == (5, 0, True)
 
 
+def hand_in(course: classroom.Course, student: str, book) -> None:
+    """Replace what a student handed in."""
+    folder = course.root / "submitted" / student
+    if folder.exists():
+        shutil.rmtree(folder)
+    case(student, book).write(course.root / "submitted")
+
+
+def seeds(course: classroom.Course) -> dict[str, int]:
+    return {name: line["seed"] for name, line in Records(course.root, CHAPTER).latest().items()}
+
+
+def test_a_resubmission_is_never_graded_by_a_seed_that_was_used_for_it(course):
+    both = {"students": ["s00", "s01"], "workers": 1, "quiet": True}
+    classroom.run(course, CHAPTER, seed=SEED, **both)
+    assert seeds(course) == {"s00": SEED, "s01": SEED}
+    hand_in(course, "s01", notebook(changed(_2_5="x = 1")))
+    again = classroom.run(course, CHAPTER, resume=True, **both)
+    assert [record["student"] for record in again.graded] == ["s01"]
+    fresh = seeds(course)
+    assert fresh["s00"] == SEED != fresh["s01"]
+    hand_in(course, "s01", notebook(changed(_2_5="x = 2")))
+    classroom.run(course, CHAPTER, seed=SEED, **both)
+    assert seeds(course)["s01"] not in (SEED, fresh["s01"])
+    assert seeds(course)["s00"] == SEED, "the same bytes by the same seed give nothing away"
+    assert classroom.regrade(course, CHAPTER, quiet=True) == []
+
+
+def test_who_hands_in_after_a_run_began_is_not_graded_by_its_seed(course):
+    """Others' feedback may be out by then, with numbers of their cases in it."""
+    classroom.run(course, CHAPTER, students=["s00"], workers=1, seed=SEED, quiet=True)
+    hand_in(course, "late", notebook())
+    classroom.run(course, CHAPTER, students=["s00", "late"], workers=1, resume=True, quiet=True)
+    found = seeds(course)
+    assert found["s00"] == SEED != found["late"]
+    assert sum(marks(course)["late"].values()) == sum(points().values())
+
+
+def test_resuming_by_another_protection_is_refused(course, capsys):
+    one = ["autograde", "02", "--students", "s00", "--workers", "1", "--course", str(course.root)]
+    assert main([*one, "--without-isolation"]) == 0
+    lines = len(Records(course.root, CHAPTER).lines())
+    assert main([*one, "--resume"]) == 2
+    said = capsys.readouterr().err
+    assert "WITHOUT isolation" in said and "Run without --resume" in said
+    assert main(one) == 0
+    assert Records(course.root, CHAPTER).latest()["s00"]["isolated"] is True
+    assert main([*one, "--resume", "--without-isolation"]) == 2
+    assert main([*one, "--resume", "--seed", "1"]) == 2
+    assert main([*one, "--resume"]) == 0
+    assert len(Records(course.root, CHAPTER).lines()) == lines + 2, "what is refused leaves no line"
+
+
+def test_a_mark_is_recomputed_by_its_own_seed_and_protection(course, capsys):
+    here = ["--course", str(course.root)]
+    classroom.run(course, CHAPTER, students=["s00"], workers=1, seed=1, isolated=False, quiet=True)
+    classroom.run(course, CHAPTER, students=["s02", "s03"], workers=1, seed=2, quiet=True)
+    before = Records(course.root, CHAPTER).latest()
+    for arguments in (["regrade", "02"], ["regrade", "02", "--verify"]):
+        assert main([*arguments, *here]) == 2
+        assert "'s00' is one" in capsys.readouterr().err
+    assert main(["regrade", "02", "--verify", "--students", "s0[23]", *here]) == 0
+    assert main(["regrade", "02", "--verify", "--without-isolation", *here]) == 0
+    assert "WITHOUT isolation" in capsys.readouterr().out
+    assert main(["regrade", "02", "--without-isolation", *here]) == 0
+    after = Records(course.root, CHAPTER).latest()
+    for key in ("seed", "isolated", "marks", "submission"):
+        assert {s: line[key] for s, line in after.items()} == {s: line[key] for s, line in before.items()}
+    assert {s: line["run"] for s, line in after.items()} != {s: line["run"] for s, line in before.items()}
+
+
+def test_records_of_older_versions_say_by_their_run_how_they_were_isolated(tmp_path):
+    records = Records(tmp_path, CHAPTER)
+    records.append({"kind": "run", "run": "a", "isolated": False})
+    records.append({"kind": "mark", "run": "a", "student": "s"})
+    assert records.latest()["s"]["isolated"] is False
+
+
+def test_two_never_write_at_once(course, capsys):
+    one = ["autograde", "02", "--students", "s00", "--workers", "1", "--course", str(course.root)]
+    with only_writer(course.root):
+        for arguments in (one, ["regrade", "02", "--verify", "--course", str(course.root)]):
+            assert main(arguments) == 2
+            said = capsys.readouterr().err.strip()
+            assert "Another program is grading" in said and len(said.splitlines()) == 1
+        assert not Records(course.root, CHAPTER).lines()
+        assert not (course.root / "autograded").exists()
+    assert main(one) == 0
+
+
+def test_a_lock_is_let_go_of_when_its_holder_is_killed(tmp_path):
+    hold = (
+        "import sys, time\nfrom pathlib import Path\nfrom grader.classroom.lock import only_writer\n"
+        "with only_writer(Path(sys.argv[1])):\n    print('held', flush=True)\n    time.sleep(1000)"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", hold, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout.readline() == "held\n"
+    with pytest.raises(Busy), only_writer(tmp_path):
+        pass
+    holder.kill()
+    holder.communicate(timeout=HANG)
+    with only_writer(tmp_path):
+        pass
+
+
+def test_a_gradebook_that_is_held_by_another_program_loses_nothing(course, capsys):
+    one = ["autograde", "02", "--workers", "1", "--course", str(course.root), "--students"]
+    assert main([*one, "s00"]) == 0
+    other = sqlite3.connect(course.root / "gradebook.db")
+    other.execute("BEGIN EXCLUSIVE")
+    try:
+        assert main([*one, "s01"]) == 2
+    finally:
+        other.rollback()
+        other.close()
+    said = capsys.readouterr().err
+    assert "gradebook cannot be used" in said and "Traceback" not in said
+    assert set(marks(course)) == {"s00"}
+    assert main([*one, "s01", "--resume"]) == 0
+    assert set(marks(course)) == {"s00", "s01"}
+
+
+def test_a_students_id_may_look_like_a_pattern(course):
+    for name in ("*", "[s]0", "s0"):
+        hand_in(course, name, notebook({}))
+    here = ["--workers", "1", "--course", str(course.root)]
+    assert main(["autograde", "02", "--students", "[s]0", *here]) == 0
+    assert set(marks(course)) == {"[s]0"}, "an id before a pattern"
+    for name in NAMES[1:]:
+        shutil.rmtree(course.root / "submitted" / name)
+    assert main(["autograde", "02", "--students", "*", *here]) == 0
+    assert set(marks(course)) == {"*", "[s]0", "s0", "s00"}, "* is everyone"
+
+
 def test_lateness_is_counted(course):
     (course.root / "submitted" / "s00" / CHAPTER / "timestamp.txt").write_text("2026-03-02 00:00:30 UTC")
     with Gradebook(course.directory.db_url) as book:
@@ -227,7 +366,7 @@ def test_reports(course):
     with Gradebook(course.directory.db_url) as book:
         book.update_or_create_student("=1+1", first_name="=HYPERLINK(1)", last_name="@x", email="+a@b.c")
         book.add_student("absent")
-    canvas, moodle, page = write_reports(course, CHAPTER)
+    canvas, moodle, page = write_reports(course, CHAPTER, exercises=True)
     with open(canvas, newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))
     assert rows[0][:5] == ["Student", "ID", "SIS User ID", "SIS Login ID", "Section"]
@@ -240,11 +379,45 @@ def test_reports(course):
     for path in (canvas, moodle):
         with open(path, newline="", encoding="utf-8") as file:
             cells = [cell for row in csv.reader(file) for cell in row]
+        cells = [cell for cell in cells if cell != "-"]  # Moodle's word for no grade
         assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@", "\t", "\r"))]
     text = page.read_text(encoding="utf-8")
     assert "<script" not in text
     assert "8 of 9 students handed in" in text
     assert "2.5 position_similarity" in text
+
+
+def test_how_a_mark_came_about_is_explained(course, capsys):
+    hand_in(course, "s02", notebook(changed(_2_5="def position_similarity(d_model, offsets):\n    return 1")))
+    (course.root / "submitted" / "s02" / CHAPTER / "x.txt").write_text("x")
+    classroom.run(course, CHAPTER, students=["s02"], workers=1, seed=SEED, quiet=True)
+    with Gradebook(course.directory.db_url) as book:
+        book.find_grade("test-2-1", CHAPTER, CHAPTER, "s02").manual_score = 5
+        book.find_submission_notebook(CHAPTER, CHAPTER, "s02").late_submission_penalty = 2
+        book.db.commit()
+    arguments = ["explain", "s02", "02", "--course", str(course.root)]
+    assert main(arguments) == 0
+    said = capsys.readouterr().out
+    record = Records(course.root, CHAPTER).latest()["s02"]
+    for part in (
+        "16 of 19 by the grader",
+        record["submission"] + "\n",
+        record["exercises"],
+        f"seed {SEED}, in a jail",
+        f"torch {record['versions']['torch']}",
+        "test-2-1: 5 instead of 8",
+        "penalty     2",
+        "gradebook   11 of 19",
+        "2.5 position_similarity: 0 of 3",
+        "failed",
+        "Other files were not used: x.txt.",
+    ):
+        assert part in said, part
+    hand_in(course, "s02", notebook({}))
+    assert main(arguments) == 0
+    assert "another one lies in the folder now" in capsys.readouterr().out
+    assert main(["explain", "nobody", "02", "--course", str(course.root)]) == 2
+    assert "no recorded mark of 'nobody'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -307,6 +480,18 @@ def test_a_failure_of_the_grader_is_told_and_leaves_others_alone(course, monkeyp
     assert main(arguments) == 1
     assert "THE GRADER FAILED on 's01'" in capsys.readouterr().out
     assert set(marks(course)) == {"s00"}
+
+
+def test_a_judge_that_breaks_costs_nobody_a_mark(course, monkeypatch, capsys):
+    def broken(_key, _observe):
+        raise ZeroDivisionError("a bug of ours")
+
+    monkeypatch.setattr(session, "judge", broken)
+    one = ["autograde", "02", "--students", "s00", "--workers", "1", "--course", str(course.root)]
+    assert main(one) == 1
+    assert "THE GRADER FAILED on 's00'" in (said := capsys.readouterr().out)
+    assert "a bug of ours" in said
+    assert marks(course) == {} and Records(course.root, CHAPTER).latest() == {}
 
 
 def test_a_worker_with_other_exercises_is_refused():

@@ -108,7 +108,7 @@ def test_half_done_gets_what_its_rows_say(graded):
 
 def test_half_done_reads_which_rows_pass_and_what_is_next(graded):
     text = words(page(graded, "half_done"))
-    assert "2.1 PositionalEncoding : 3 of 8 rows pass" in text or "2.1 PositionalEncoding: 3 of 7" in text
+    assert re.search(rf"2\.1 PositionalEncoding ?: 3 of {len(EXERCISES['2.1'].rows)} rows pass", text)
     assert "Stops at TODO 2.4, which is still open." in text
     for number in EXERCISES.keys() - invent.half(CHAPTER).keys():
         assert f"Next: TODO {number}" in text

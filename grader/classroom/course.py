@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,8 +10,10 @@ from nbgrader.coursedir import CourseDirectory
 from traitlets.config import Config
 from traitlets.config.loader import PyFileConfigLoader
 
-from grader.errors import UnknownName
+from grader.errors import UnknownName, UserMistake
 from grader.layout import set_folders
+
+CONFIG = "nbgrader_config.py"
 
 
 @dataclass
@@ -22,10 +25,13 @@ class Course:
 
     @staticmethod
     def at(root: Path) -> Course:
-        """Return the course in `root`, with its own nbgrader_config.py when it has one."""
+        """Return the course in `root`, with its own nbgrader_config.py when it has one.
+
+        Raises UserMistake when that file cannot be loaded: grading by other settings would be a guess.
+        """
         root = root.resolve()
-        if (root / "nbgrader_config.py").is_file():
-            config = PyFileConfigLoader("nbgrader_config.py", path=str(root)).load_config()
+        if os.path.lexists(root / CONFIG):
+            config = _load(root)
         else:
             config = Config()
             set_folders(config, root)
@@ -53,3 +59,15 @@ class Course:
                 f"There is no released notebook at {path}. Build it first: python -m grader build"
             )
         return path.read_bytes()
+
+
+def _load(root: Path) -> Config:
+    try:
+        return PyFileConfigLoader(CONFIG, path=str(root)).load_config()
+    except (Exception, SystemExit) as problem:  # it is an instructor's code: it can fail in any way
+        text = " ".join(str(problem).split())
+        why = text if isinstance(problem, SystemExit) else f"{type(problem).__name__}: {text}"
+        raise UserMistake(
+            f"Nothing was done: the settings in {root / CONFIG} do not load ({why}). Mend them, or copy the "
+            "file anew from the course."
+        ) from problem

@@ -11,23 +11,37 @@ from nbformat import NotebookNode
 from nbgrader.api import Comment, Grade, Gradebook, MissingEntry
 from nbgrader.preprocessors import AssignLatePenalties
 from nbgrader.utils import compute_checksum
-from sqlalchemy.exc import SAWarning
+from sqlalchemy.exc import OperationalError, SAWarning
 from traitlets.config import Config
 
+from grader.errors import UserMistake
 from grader.grading.align import role
 
 
+def _busy(error: OperationalError) -> UserMistake:
+    return UserMistake(
+        f"The gradebook cannot be used ({error.orig}). Is it open in another program? The marks written so "
+        "far are kept; go on with --resume."
+    )
+
+
 class GradebookWriter:
-    """Writes the marks of one chapter. A context manager."""
+    """Writes the marks of one chapter. A context manager.
+
+    Raises UserMistake when the gradebook cannot be used.
+    """
 
     def __init__(
         self, url: str, course_id: str, chapter: str, release: NotebookNode, config: Config | None = None
     ):
-        self._book = Gradebook(url, course_id)
         self._chapter = chapter
         self._penalties = AssignLatePenalties(config=config or Config())
         self._penalties.init_plugin()
-        self._register(release)
+        try:
+            self._book = Gradebook(url, course_id)
+            self._register(release)
+        except OperationalError as error:
+            raise _busy(error) from error
 
     def __enter__(self) -> GradebookWriter:
         return self
@@ -66,8 +80,23 @@ class GradebookWriter:
         """Write one submission's marks, every one of them, and return by how many seconds it was late.
 
         A mark that an instructor set by hand stays and is flagged for another look.
-        Raises MissingEntry when the student is unknown and `create` is False.
+        Raises MissingEntry when the student is unknown and `create` is False, and UserMistake when the
+        gradebook cannot be written to; nothing of this submission is in it then.
         """
+        try:
+            return self._write(student, timestamp, marks, notebook, create)
+        except OperationalError as error:
+            self._book.db.rollback()
+            raise _busy(error) from error
+
+    def _write(
+        self,
+        student: str,
+        timestamp: str | None,
+        marks: dict[str, float],
+        notebook: NotebookNode,
+        create: bool,
+    ) -> float:
         if create:
             self._book.update_or_create_student(student)
         when = {"timestamp": timestamp} if timestamp else {}

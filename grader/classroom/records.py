@@ -48,9 +48,14 @@ class Records:
         return runs[-1] if runs else None
 
     def latest(self, run: str | None = None) -> dict[str, dict[str, Any]]:
-        """Return {student: the latest record}, of one run when it is named."""
-        marks = [line for line in self.lines() if line.get("kind") == "mark" and run in (None, line["run"])]
-        return {line["student"]: line for line in marks}
+        """Return {student: the latest record}, of one run when it is named.
+
+        A record of an older version does not say how the submission was isolated; its run does.
+        """
+        lines = self.lines()
+        jailed = {line["run"]: line.get("isolated", True) for line in lines if line.get("kind") == "run"}
+        marks = [line for line in lines if line.get("kind") == "mark" and run in (None, line["run"])]
+        return {line["student"]: {"isolated": jailed.get(line["run"], True)} | line for line in marks}
 
     def append(self, line: dict[str, Any]) -> None:
         """Add a line and wait until it is on the disk."""
@@ -71,7 +76,7 @@ def new_run(chapter: str, seed: int, release: bytes, isolated: bool) -> dict[str
     now = datetime.datetime.now(datetime.UTC)
     return {
         "kind": "run",
-        "run": f"{now:%Y%m%dT%H%M%S}-{os.getpid()}",
+        "run": f"{now:%Y%m%dT%H%M%S%f}-{os.getpid()}",
         "chapter": chapter,
         "seed": seed,
         "exercises": exercises_hash(chapter, release),

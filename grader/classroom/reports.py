@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import csv
 import io
+import re
+import statistics
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -25,7 +28,21 @@ from grader.exercises import get
 from grader.grading.align import role
 from grader.grading.session import test_call
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%")
+# What a spreadsheet may take for the beginning of a formula, and the same characters in their full width.
+_FORMULA = "=+-@|%＝＋－＠｜％"
+# A table with commas is also opened where semicolons separate cells, and read line by line: what comes after
+# one of those in a text would begin a cell there.
+_UNSEEN = r"\s\"\u200b-\u200f\u2060\ufeff"
+_BEGINS_A_CELL = re.compile(rf"(^[{_UNSEEN}']*|[;\n][{_UNSEEN}]*)(?=[{re.escape(_FORMULA)}])")
+_KEPT_CONTROLS = "\n"
+_TURNING = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
+
+
+class _Plain(str):
+    """A cell that stands as it is."""
+
+
+_NO_MARK = _Plain("-")  # Moodle's word for "no grade"; an empty cell is 0 for an item that is new to it
 
 
 @dataclass
@@ -53,6 +70,8 @@ class Row:
     marks: dict[str, float] = field(default_factory=dict)
     penalty: float = 0.0
     record: dict[str, Any] | None = None
+    lms_user_id: str = ""
+    comments: list[str] = field(default_factory=list)  # given by hand
 
     @property
     def total(self) -> float:
@@ -63,9 +82,12 @@ class Row:
         return ", ".join(part for part in (self.last_name, self.first_name) if part) or self.student
 
 
-def write_reports(course: Course, chapter: str, folder: Path | None = None) -> list[Path]:
+def write_reports(
+    course: Course, chapter: str, folder: Path | None = None, exercises: bool = False
+) -> list[Path]:
     """Write CHAPTER-canvas.csv, CHAPTER-moodle.csv and CHAPTER.html, and return their paths.
 
+    exercises: Canvas gets a column for each exercise, too, and makes an assignment of each.
     Raises UnknownName when the gradebook does not know the chapter.
     """
     folder = folder or course.root / "reports"
@@ -73,7 +95,7 @@ def write_reports(course: Course, chapter: str, folder: Path | None = None) -> l
     columns = _columns(course.release(chapter))
     rows = _rows(course, chapter)
     pages = {
-        f"{chapter}-canvas.csv": canvas_csv(chapter, columns, rows),
+        f"{chapter}-canvas.csv": canvas_csv(chapter, columns, rows, exercises),
         f"{chapter}-moodle.csv": moodle_csv(chapter, columns, rows),
         f"{chapter}.html": class_page(chapter, columns, rows),
     }
@@ -107,7 +129,10 @@ def _rows(course: Course, chapter: str) -> list[Row]:
             else:
                 row.marks = {grade.name: grade.score for grade in mine.grades}
                 row.penalty = mine.late_submission_penalty or 0.0
+                by_hand = {c.name: c.manual_comment for c in mine.comments if c.manual_comment}
+                row.comments = [by_hand[name] for name in sorted(by_hand)]
             row.record = records.get(student.id)
+            row.lms_user_id = student.lms_user_id or ""
             rows.append(row)
     return sorted(rows, key=lambda row: (row.last_name, row.first_name, row.student))
 
@@ -119,30 +144,42 @@ def safe(value: Any) -> str:
     """Return a cell's text; an apostrophe comes before what a spreadsheet could take for a formula."""
     if isinstance(value, (int, float)):
         return f"{value:g}"
-    text = str(value).replace("\0", "")
-    return "'" + text if text.startswith(_FORMULA) else text
+    return _BEGINS_A_CELL.sub(r"\1'", _printable(str(value)))
+
+
+def _printable(text: str) -> str:
+    """Drop what is no text: control characters (ESC steers terminals) and marks that turn its direction."""
+    return "".join(
+        c
+        for c in text.replace("\r", "\n").replace("\t", " ")
+        if c in _KEPT_CONTROLS
+        or (unicodedata.category(c) not in ("Cc", "Cs") and unicodedata.bidirectional(c) not in _TURNING)
+    )
 
 
 def _csv(lines: Iterable[Iterable[Any]]) -> str:
     buffer = io.StringIO()
     writer = csv.writer(buffer, quoting=csv.QUOTE_ALL, lineterminator="\r\n")
     for line in lines:
-        writer.writerow([safe(value) for value in line])
+        writer.writerow([value if isinstance(value, _Plain) else safe(value) for value in line])
     return buffer.getvalue()
 
 
-def canvas_csv(chapter: str, columns: list[Column], rows: list[Row]) -> str:
-    """Return marks in the form of Canvas's gradebook import: a total and a column for each exercise.
+def canvas_csv(chapter: str, columns: list[Column], rows: list[Row], exercises: bool = False) -> str:
+    """Return marks in the form of Canvas's gradebook import: a total and, if wished, each exercise.
 
-    Canvas finds students by SIS User ID, which holds nbgrader's student id.
+    Canvas finds students by ID, its own number for them (lms_user_id in nbgrader's gradebook), else by SIS
+    User ID, which holds nbgrader's student id.
     """
+    shown = columns if exercises else []
     head = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", chapter]
-    lines: list[list[Any]] = [head + [f"{chapter} {column.title}" for column in columns]]
+    lines: list[list[Any]] = [head + [f"{chapter} {column.title}" for column in shown]]
     possible = sum(column.points for column in columns)
-    lines.append(["    Points Possible", "", "", "", "", possible, *(column.points for column in columns)])
+    lines.append(["    Points Possible", "", "", "", "", possible, *(column.points for column in shown)])
     for row in rows:
-        marks = [row.marks.get(column.grade_id, "") for column in columns]
-        lines.append([row.name, "", row.student, row.student, "", row.total if row.marks else "", *marks])
+        marks = [row.marks.get(column.grade_id, "") for column in shown]
+        who = [row.name, row.lms_user_id, row.student, row.student, ""]
+        lines.append([*who, row.total if row.marks else "", *marks])
     return _csv(lines)
 
 
@@ -153,20 +190,27 @@ def moodle_csv(chapter: str, columns: list[Column], rows: list[Row]) -> str:
         head + [f"{chapter} {column.title}" for column in columns] + ["Feedback comments"]
     ]
     for row in rows:
-        marks = [row.marks.get(column.grade_id, "") for column in columns]
+        marks = [row.marks.get(column.grade_id, _NO_MARK) for column in columns]
         who = [row.student, row.first_name, row.last_name, row.email]
-        lines.append([*who, row.total if row.marks else "", *marks, _comment(row, columns)])
+        lines.append([*who, row.total if row.marks else _NO_MARK, *marks, _comment(row, columns)])
     return _csv(lines)
 
 
 def _comment(row: Row, columns: list[Column]) -> str:
-    """One line for the learner: each exercise that lost points, and why."""
-    parts = []
+    """What the learner reads: the comments given by hand, then each exercise that lost points, and why."""
+    parts = list(row.comments)
     for column in columns:
         report = _report(row, column)
         if report and report["score"] < column.points:
             parts.append(f"{column.exercise}: {_why(report)}")
-    return " ".join(parts)
+    return _without_tex(" ".join(parts))
+
+
+def _without_tex(text: str) -> str:
+    """Moodle typesets what stands in these marks; an error's words are a learner's own."""
+    for mark in ("$$", "\\(", "\\)", "\\[", "\\]"):
+        text = text.replace(mark, " ".join(mark))
+    return text
 
 
 def _report(row: Row, column: Column) -> dict | None:
@@ -217,13 +261,17 @@ def class_page(chapter: str, columns: list[Column], rows: list[Row]) -> str:
     return "\n".join(parts) + "\n"
 
 
+def _html(text: str) -> str:
+    return escape(_printable(text))
+
+
 def _average(columns: list[Column], rows: list[Row]) -> str:
     if not rows:
         return ""
     possible = sum(column.points for column in columns)
-    totals = sorted(row.total for row in rows)
-    middle = totals[len(totals) // 2]
-    return f" Average {sum(totals) / len(totals):.1f}, median {middle:g} of {possible:g} points."
+    totals = [row.total for row in rows]
+    average, middle = statistics.mean(totals), statistics.median(totals)
+    return f" Average {average:.1f}, median {middle:g} of {possible:g} points."
 
 
 def _kind(row: Row, column: Column) -> str:
@@ -274,14 +322,15 @@ def _stuck(columns: list[Column], rows: list[Row]) -> str:
                 stuck.setdefault(first, []).append(row.name)
         for name, who in sorted(stuck.items(), key=lambda item: -len(item[1]))[:3]:
             lines.append(
-                _line(len(who), column.title, name, ", ".join(who[:40]) + (", …" if who[40:] else ""))
+                # names hold commas themselves: "Last, First"
+                _line(len(who), column.title, name, "; ".join(who[:40]) + ("; …" if who[40:] else ""))
             )
     head = "<tr><th>Students<th>Exercise<th>First row that does not pass<th>Who</tr>"
     return f"<table>{head}{''.join(lines)}</table>" if lines else "<p>Nobody is stuck.</p>"
 
 
 def _line(count: int, *texts: str) -> str:
-    return f"<tr><td class='number'>{count}{''.join(f'<td>{escape(text)}' for text in texts)}</tr>"
+    return f"<tr><td class='number'>{count}{''.join(f'<td>{_html(text)}' for text in texts)}</tr>"
 
 
 def _everyone(columns: list[Column], rows: list[Row]) -> str:
@@ -293,7 +342,7 @@ def _everyone(columns: list[Column], rows: list[Row]) -> str:
     lines = []
     for row in rows:
         if not row.marks:
-            lines.append(f"<tr><td>{escape(row.name)}<td colspan='{len(columns) + 2}'>nothing handed in</tr>")
+            lines.append(f"<tr><td>{_html(row.name)}<td colspan='{len(columns) + 2}'>nothing handed in</tr>")
             continue
         cells = "".join(
             f"<td class='number {_kind(row, column)}'>{row.marks.get(column.grade_id, 0.0):g}"
@@ -301,6 +350,6 @@ def _everyone(columns: list[Column], rows: list[Row]) -> str:
         )
         notes = " ".join((row.record or {}).get("notes", []))[:500]
         lines.append(
-            f"<tr><td>{escape(row.name)}{cells}<td class='number'>{row.total:g}<td>{escape(notes)}</tr>"
+            f"<tr><td>{_html(row.name)}{cells}<td class='number'>{row.total:g}<td>{_html(notes)}</tr>"
         )
     return f"<table>{head}{''.join(lines)}</table>"

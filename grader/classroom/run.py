@@ -15,7 +15,7 @@ import os
 import shutil
 import statistics
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,7 +25,10 @@ from tqdm import tqdm
 from grader.classroom import pool
 from grader.classroom.course import Course
 from grader.classroom.gradebook import GradebookWriter
+from grader.classroom.lock import one_writer
 from grader.classroom.records import Records, new_run
+from grader.classroom.seeds import Seeds, handed_in
+from grader.classroom.worth import other_points
 from grader.errors import UnknownName, UserMistake
 from grader.grading import intake
 from grader.grading.job import Job, NotIsolated, Outcome
@@ -68,6 +71,15 @@ class Summary:
         return "\n".join(lines)
 
 
+@dataclass
+class Reading:
+    """A submission that was read, and the seed that it is graded by."""
+
+    submission: intake.Submission
+    seed: int
+
+
+@one_writer
 def run(
     course: Course,
     chapter: str,
@@ -82,26 +94,32 @@ def run(
     create: bool = True,
     quiet: bool = False,
     say: Callable[[str], None] = print,
+    again: Mapping[str, tuple[str, int]] | None = None,
 ) -> Summary:
     """Grade the class and return the summary.
 
-    students: ids or patterns (`a*`); everyone with a folder for the chapter when None.
+    students: ids or patterns (`a*`), and an id that looks like a pattern is an id; everyone with a folder for
+        the chapter when None.
     resume: go on with the last run, with its seed; what it finished is left alone.
     isolated=False: see NO_JAIL. limits: what one submission may use.
-    Raises UnknownName for a chapter or students that are not there, NotIsolated, and the grader's own
-    failures.
+    again: {student: (hash, seed)} of recorded marks that are recomputed, each by its own seed.
+    Raises UnknownName for a chapter or students that are not there, NotIsolated, Busy while somebody else
+    writes, UserMistake for a release or a run that cannot be gone on with, and the grader's own failures.
     """
     release = course.release(chapter)
     if not isolated:
         say(NO_JAIL)
     elif scheduler is None and (problem := isolation_problem()):
         raise NotIsolated(problem)
+    for line in other_points(chapter, release):
+        say(line)
     chosen = _choose(intake.students(course.submitted(), chapter), students, chapter)
     for name in intake.unusable_names(course.submitted(), chapter):
         say(f"Left out: the folder {name} has a name that can be no student's id.")
     records = Records(course.root, chapter)
-    this_run = _this_run(records, chapter, seed, release, resume, isolated)
-    jobs, submissions = _jobs(course, chapter, chosen, release, this_run, records, limits)
+    this_run = _this_run(course, records, chapter, chosen, seed, release, resume, isolated)
+    seeds = Seeds(records, this_run, dict(again or {}))
+    jobs, submissions = _jobs(course, chapter, chosen, release, this_run, records, limits, seeds)
     summary = Summary(chapter, skipped=len(chosen) - len(jobs))
     start = time.monotonic()
     if scheduler:
@@ -150,19 +168,40 @@ def _choose(known: list[str], patterns: Iterable[str] | None, chapter: str) -> l
 
 
 def _this_run(
-    records: Records, chapter: str, seed: int | None, release: bytes, resume: bool, isolated: bool
+    course: Course,
+    records: Records,
+    chapter: str,
+    chosen: list[str],
+    seed: int | None,
+    release: bytes,
+    resume: bool,
+    isolated: bool,
 ) -> dict:
     """Return the run to go on with, or begin one."""
     last = records.last_run()
     if resume and last:
-        if last["exercises"] == exercises_hash(chapter, release):
-            return last
+        _check_resumable(last, exercises_hash(chapter, release), isolated, seed)
+        return last
+    begun = new_run(chapter, new_seed() if seed is None else seed, release, isolated)
+    begun["handed_in"] = handed_in(course.submitted(), chapter, chosen)
+    records.append(begun)
+    return begun
+
+
+def _check_resumable(last: dict, exercises: str, isolated: bool, seed: int | None) -> None:
+    """Raise UserMistake when going on with that run would not be the run that was asked for."""
+    if seed not in (None, last["seed"]):
+        raise UserMistake("A resumed run goes on with its own seed. Leave out --seed, or --resume.")
+    if last["exercises"] != exercises:
         raise UserMistake(
             "The exercises have changed since that run, so it cannot be resumed. Run without --resume."
         )
-    begun = new_run(chapter, new_seed() if seed is None else seed, release, isolated)
-    records.append(begun)
-    return begun
+    if last.get("isolated", True) != isolated:
+        was, wanted = ("in a jail", "without one") if not isolated else ("WITHOUT isolation", "in a jail")
+        raise UserMistake(
+            f"The run of {last['started']} graded {was}, and this one is to grade {wanted}, so it cannot be "
+            "resumed. Run without --resume, which grades everybody anew."
+        )
 
 
 def _jobs(
@@ -173,19 +212,22 @@ def _jobs(
     this_run: dict,
     records: Records,
     limits: Limits | None,
+    seeds: Seeds,
 ) -> tuple[dict, dict]:
     """Return {student: reads the submission and says how to grade it} and what was read so far."""
     done = records.latest(this_run["run"])
-    submissions: dict[str, intake.Submission] = {}
+    submissions: dict[str, Reading] = {}
 
     def reader(student: str) -> pool.Read:
         def read() -> Job:
-            found = submissions[student] = intake.read_submission(course.submitted(), student, chapter)
+            found = intake.read_submission(course.submitted(), student, chapter)
+            seed = seeds.seed_for(student, found.sha256)
+            submissions[student] = Reading(found, seed)
             return Job(
                 found.data,
                 tuple(found.notes),
                 release,
-                this_run["seed"],
+                seed,
                 chapter,
                 this_run["exercises"],
                 limits,
@@ -209,13 +251,14 @@ def _jobs(
 def _write(
     course: Course,
     writer: GradebookWriter,
-    found: intake.Submission,
+    reading: Reading,
     chapter: str,
     outcome: Outcome,
     this_run: dict,
     create: bool,
 ) -> dict:
     """Write one submission's notebook and marks; return its record."""
+    found = reading.submission
     notebook = nbformat.reads(outcome.notebook, as_version=4)
     folder = course.folder("autograded", found.student, chapter)
     _write_folder(folder, chapter, outcome.notebook, found.timestamp)
@@ -223,7 +266,8 @@ def _write(
     keys = ("marks", "points", "reports", "notes", "seconds", "peak_bytes")
     return {
         "kind": "mark",
-        **{key: this_run[key] for key in ("run", "chapter", "seed", "exercises", "versions")},
+        **{key: this_run[key] for key in ("run", "chapter", "exercises", "versions", "isolated")},
+        "seed": reading.seed,
         "student": found.student,
         "submission": found.sha256,
         "timestamp": found.timestamp,
@@ -246,49 +290,94 @@ def _write_folder(folder: Path, chapter: str, notebook: str, timestamp: str | No
         (folder / "timestamp.txt").write_text(timestamp + "\n")
 
 
-def run_again(course: Course, chapter: str, students: Iterable[str] | None = None) -> Summary:
-    """Grade recorded submissions once more, with the seed of the last run, and write what comes out."""
-    last = Records(course.root, chapter).last_run()
-    if last is None:
+def run_again(
+    course: Course, chapter: str, students: Iterable[str] | None = None, unprotected: bool = False
+) -> Summary:
+    """Grade recorded submissions once more, each by its own seed and protection; write what comes out.
+
+    unprotected: see `regrade`. Raises UserMistake as it does.
+    """
+    recorded = _recorded(course, chapter)
+    chosen = _choose(sorted(recorded), students, chapter)
+    summary = Summary(chapter)
+    for isolated, names in _by_protection(recorded, chosen, unprotected).items():
+        own = {s: (recorded[s]["submission"], recorded[s]["seed"]) for s in names}
+        part = run(course, chapter, students=names, isolated=isolated, again=own)
+        summary.graded += part.graded
+        summary.failed |= part.failed
+        summary.seconds += part.seconds
+    return summary
+
+
+def _recorded(course: Course, chapter: str) -> dict[str, dict]:
+    recorded = Records(course.root, chapter).latest()
+    if not recorded:
         raise UnknownName(f"Nothing of {chapter} has been graded yet.")
-    return run(course, chapter, students=students, seed=last["seed"])
+    return recorded
 
 
+def _by_protection(recorded: dict[str, dict], chosen: list[str], unprotected: bool) -> dict[bool, list[str]]:
+    """Return {True: students graded in a jail, False: students graded without}.
+
+    Raises UserMistake when there are some without and nobody has said that their code may run so again.
+    """
+    groups: dict[bool, list[str]] = {}
+    for student in chosen:
+        groups.setdefault(recorded[student]["isolated"], []).append(student)
+    if False in groups and not unprotected:
+        raise UserMistake(
+            f"{len(groups[False])} of these were graded WITHOUT isolation ({groups[False][0]!r} is one), and "
+            "are recomputed as they were graded. Say --without-isolation if their code may run so again, "
+            "or grade them anew with autograde."
+        )
+    return groups
+
+
+@one_writer
 def regrade(
-    course: Course, chapter: str, students: Iterable[str] | None = None, quiet: bool = False
+    course: Course,
+    chapter: str,
+    students: Iterable[str] | None = None,
+    quiet: bool = False,
+    unprotected: bool = False,
+    say: Callable[[str], None] = print,
 ) -> list[str]:
     """Recompute every recorded mark from its submission and seed; return a line for each that differs.
 
     Nothing is written. A submission, an exercise set or a gradebook that has changed since is a difference
-    too.
+    too. unprotected: what was graded without a jail may run without one again.
+    Raises UserMistake when there is such a record and it may not, and Busy while somebody else writes.
     """
     release = course.release(chapter)
-    recorded = Records(course.root, chapter).latest()
+    recorded = _recorded(course, chapter)
     chosen = _choose(sorted(recorded), students, chapter)
+    groups = _by_protection(recorded, chosen, unprotected)
+    if False in groups:
+        say(NO_JAIL)
     now = exercises_hash(chapter, release)
     submissions = {s: intake.read_submission(course.submitted(), s, chapter) for s in chosen}
-    jobs: dict[str, pool.Read] = {
-        s: (lambda s=s: Job(submissions[s].data, tuple(submissions[s].notes), release, recorded[s]["seed"]))
-        for s in chosen
-    }
+
+    def reader(student: str) -> pool.Read:
+        found, record = submissions[student], recorded[student]
+        about = {"chapter": chapter, "isolated": record["isolated"]}
+        return lambda: Job(found.data, tuple(found.notes), release, record["seed"], **about)
+
     with _writer(course, chapter, release) as writer:
         in_book = writer.marks(chosen)
     differences = []
-    bar = tqdm(total=len(jobs), desc=f"{chapter} again", unit="submission", disable=quiet or not jobs)
-    with bar, contextlib.closing(pool.on_this_machine(jobs, cores())) as outcomes:
-        for student, outcome in outcomes:
-            record = recorded[student]
-            if isinstance(outcome, BaseException):
-                differences.append(f"{student!r}: could not be graded again: {outcome}")
-                continue
-            differences += _compare(
-                record,
-                outcome.marks,
-                in_book.get(student, {}),
-                now,
-                submissions[student].sha256,
-            )
-            bar.update()
+    bar = tqdm(total=len(chosen), desc=f"{chapter} again", unit="submission", disable=quiet)
+    with bar:
+        for isolated, names in groups.items():
+            results = pool.on_this_machine({s: reader(s) for s in names}, cores(), isolated)
+            with contextlib.closing(results) as outcomes:
+                for student, outcome in outcomes:
+                    bar.update()
+                    record = recorded[student]
+                    if isinstance(outcome, BaseException):
+                        differences.append(f"{student!r}: could not be graded again: {outcome}")
+                        continue
+                    sha = submissions[student].sha256
+                    differences += _compare(record, outcome.marks, in_book.get(student, {}), now, sha)
     return sorted(differences)
 
 

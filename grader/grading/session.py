@@ -20,6 +20,7 @@ from typing import Any
 from nbformat import NotebookNode, from_dict
 
 from grader.grading.align import role
+from grader.grading.blame import NotComparable, judged
 from grader.grading.liveness import live_cells
 from grader.jail import Jail, Killed, Limits, Prisoner
 from grader.judging.judge import fresh_key
@@ -178,9 +179,11 @@ class Session:
         key = fresh_key(exercise, self._seed)  # an error here is the grader's, so it is not caught
         observer = _Observer(self, symbol)
         try:
-            report = judge(key, observer)
-        except Exception as error:  # whatever odd data the judge could not compare, it earns nothing
-            report = _failed(key, f"What your code returned could not be compared ({type(error).__name__}).")
+            report = judged(judge, key, observer)
+        except NotComparable as odd:  # whatever odd data came back, it earns nothing
+            report = _failed(key, str(odd))
+            self.graded.notes.append(f"Exercise {exercise}: {odd} Look at it yourself.")
+        report.points = float(cell.metadata.nbgrader.points)  # the release says what an exercise is worth
         report.stopped = observer.ended or ("" if report.passed else self._ended_since_test or "")
         self._ended_since_test = None
         if observer.ended:
@@ -241,7 +244,9 @@ def _failed(key: AnswerKey, text: str) -> Report:
 
 
 def _verdict_output(report: Report) -> NotebookNode:
-    data = {"text/plain": str(report), "text/html": report._repr_html_()}
+    # The page typesets mathematics, and a learner's own words in an error could pass for some: not in here.
+    html = f'<div class="tex2jax_ignore mathjax_ignore">{report._repr_html_()}</div>'
+    data = {"text/plain": str(report), "text/html": html}
     return NotebookNode(output_type="display_data", data=_node(data), metadata=NotebookNode())
 
 

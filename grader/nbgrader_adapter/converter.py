@@ -7,15 +7,24 @@ the class is replaced in the two modules that use it. Everything that it does no
 
 from __future__ import annotations
 
+import datetime
 import fnmatch
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
+from dateutil.parser import parse as parse_time
 from nbgrader.apps import api as formgrader_api
 from nbgrader.apps import autogradeapp
 from nbgrader.converters import Autograde
 from nbgrader.converters.base import NbGraderException
 from traitlets import Bool
+
+from grader.nbgrader_adapter.settings import OWN_SETTINGS
+
+if TYPE_CHECKING:
+    from grader.classroom.course import Course
+    from grader.errors import UserMistake
 
 
 class JailedAutograde(Autograde):
@@ -30,11 +39,12 @@ class JailedAutograde(Autograde):
         from grader.jail import warm_up_early
 
         warm_up_early(self.isolated)
-        from grader.classroom.run import Course, run
+        from grader.classroom.course import Course
+        from grader.classroom.run import run
         from grader.errors import UserMistake
 
         course = Course(Path(self.coursedir.root), self.config)
-        students = self._selected(course.submitted())
+        students = self._selected(course)
         if not students:
             return
         try:
@@ -49,8 +59,7 @@ class JailedAutograde(Autograde):
                 say=self.log.warning,
             )
         except UserMistake as mistake:
-            self.log.error(str(mistake))
-            raise NbGraderException(str(mistake)) from mistake
+            self._refuse(_in_nbgraders_words(mistake), mistake)
         for record in summary.graded:
             self.log.info("%s: %g of %g", record["student"], record["score"], record["max"])
             for note in record["notes"]:
@@ -60,20 +69,67 @@ class JailedAutograde(Autograde):
                 self.log.error("The grader failed on %s: %s", student, why)
             raise NbGraderException("The grader failed on some submissions.")
 
-    def _selected(self, submitted: Path) -> list[str]:
+    def _refuse(self, message: str, cause: Exception | None = None) -> NoReturn:
+        self.log.error(message)
+        raise NbGraderException(message) from cause
+
+    def _selected(self, course: Course) -> list[str]:
         """Return the students whose submissions are new, newer than before, or wanted anew (--force)."""
         from grader.grading import intake
 
+        submitted = course.submitted()
         chapter, pattern = self.coursedir.assignment_id, self.coursedir.student_id
         known = intake.students(submitted, chapter)
-        found = [s for s in known if s == pattern] or fnmatch.filter(known, pattern)
+        # "*" is nbgrader's word for everyone, also where somebody's folder is called that
+        exact = [s for s in known if s == pattern and pattern != "*"]
+        found = exact or fnmatch.filter(known, pattern)
         if not found or not fnmatch.fnmatchcase(chapter, self.coursedir.notebook_id):
-            message = f"No notebooks were matched by {submitted / pattern / chapter}"
-            self.log.error(message)
-            raise NbGraderException(message)
-        self.notebooks = [f"{chapter}.ipynb"]
-        self.exporter = self.exporter_class(parent=self, config=self.config)
-        return [student for student in found if self.init_destination(chapter, student)]
+            self._refuse(f"No notebooks were matched by {submitted / pattern / chapter}")
+        left_out = self.coursedir.student_id_exclude.split(",")
+        return [student for student in found if student not in left_out and self._is_due(course, student)]
+
+    def _is_due(self, course: Course, student: str) -> bool:
+        """Say whether a submission is to be graded. Nothing is deleted here: grading may yet be refused.
+
+        nbgrader's own `init_destination` decides the same, but deletes the graded notebook, and ends the
+        whole command for a timestamp that is none.
+        """
+        from grader.grading import intake
+
+        chapter = self.coursedir.assignment_id
+        folder = course.folder("autograded", student, chapter)
+        if self.force or not (folder / f"{chapter}.ipynb").is_file():
+            return True
+        new = intake.read_submission(course.submitted(), student, chapter).timestamp
+        if new and _time(new) > _time_in(folder / "timestamp.txt"):
+            return True
+        self.log.info("Skipping existing assignment: %s", folder)
+        return False
+
+
+def _time(text: str) -> datetime.datetime:
+    time = parse_time(text)
+    return time if time.tzinfo else time.replace(tzinfo=datetime.UTC)
+
+
+def _time_in(path: Path) -> datetime.datetime:
+    """Return the time of an earlier submission; one that is not known lies before all others."""
+    try:
+        return _time(path.read_text(encoding="utf-8").strip())
+    except (OSError, ValueError, OverflowError):
+        return datetime.datetime.min.replace(tzinfo=datetime.UTC)
+
+
+def _in_nbgraders_words(mistake: UserMistake) -> str:
+    from grader.grading.job import NotIsolated
+
+    if isinstance(mistake, NotIsolated):
+        return (
+            f"Learners' code cannot be isolated here: {mistake.args[0]}. To go on without, put "
+            f"`c.JailedAutograde.isolated = False` into {OWN_SETTINGS}; learners' code can then do all that "
+            "you can."
+        )
+    return str(mistake)
 
 
 def install() -> None:

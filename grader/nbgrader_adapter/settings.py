@@ -6,12 +6,16 @@ from pathlib import Path
 
 from nbformat.notebooknode import NotebookNode
 from nbgrader import preprocessors as stock
+from nbgrader.converters.base import NbGraderException
 from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets.config import Application, Config
+from traitlets.config.loader import PyFileConfigLoader
 
 from grader.authoring.lesson import HIDDEN_BEGIN, HIDDEN_END
 from grader.authoring.release import set_release_steps
 from grader.layout import ROOT, set_folders
+
+OWN_SETTINGS = "class_settings.py"
 
 
 class HideTests(NbGraderPreprocessor):
@@ -34,13 +38,24 @@ class KeepRightAnswers(NbGraderPreprocessor):
         return cell, resources
 
 
+class RefuseWithoutJail(NbGraderPreprocessor):
+    """Stands where nbgrader's own converter would run learners' code: the jailed one never comes here."""
+
+    def preprocess(self, nb: NotebookNode, resources: dict) -> tuple[NotebookNode, dict]:
+        raise NbGraderException(
+            "Learners' code was about to run outside the jail. Grade with `nbgrader autograde`, formgrader "
+            "or `python -m grader autograde`."
+        )
+
+
 def configure(c: Config, root: Path = ROOT, jailed: bool = True) -> None:
-    """Set up nbgrader for a course whose folders lie in `root`.
+    """Set up nbgrader for a course whose folders lie in `root`, then read class_settings.py there.
 
     jailed: `nbgrader autograde` runs learners' code in a jail and judges it outside. False leaves nbgrader's
     own way, which trusts learners' code with everything: it is there to be compared with. Only a Jupyter
     application that is running, nbgrader's own or JupyterLab, is led through the jail: others that merely
-    read these settings find nbgrader as it was.
+    read these settings find nbgrader as it was, but for a step that refuses to run learners' code.
+    Raises whatever class_settings.py raises.
     """
     if jailed and Application.initialized():
         from grader.nbgrader_adapter.converter import install
@@ -49,7 +64,19 @@ def configure(c: Config, root: Path = ROOT, jailed: bool = True) -> None:
     set_folders(c, root)
     set_release_steps(c)
     c.OverwriteCells.add_missing_cells = True  # a deleted test cell comes back
-    c.Autograde.autograde_preprocessors = [
+    c.Autograde.autograde_preprocessors = [RefuseWithoutJail] if jailed else _own_way()
+    c.GenerateFeedback.preprocessors = [
+        stock.GetGrades,
+        HideTests,
+        "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
+    ]
+    c.Execute.timeout = 120
+    if (root / OWN_SETTINGS).is_file():
+        c.merge(PyFileConfigLoader(OWN_SETTINGS, path=str(root)).load_config())
+
+
+def _own_way() -> list[type]:
+    return [
         stock.Execute,
         KeepRightAnswers,
         stock.LimitOutput,
@@ -57,9 +84,3 @@ def configure(c: Config, root: Path = ROOT, jailed: bool = True) -> None:
         stock.AssignLatePenalties,
         stock.CheckCellMetadata,
     ]
-    c.GenerateFeedback.preprocessors = [
-        stock.GetGrades,
-        HideTests,
-        "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
-    ]
-    c.Execute.timeout = 120

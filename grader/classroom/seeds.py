@@ -1,0 +1,48 @@
+"""Which seed a submission is graded by.
+
+A seed is a secret until feedback is out: learners see numbers of their cases there, and code can print all of
+them. So it is used for what was handed in before anybody could have seen it, and for nothing later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from grader.classroom.records import Records
+from grader.grading import intake
+from grader.judging.judge import new_seed
+
+_SHORT = 16  # hexadecimal digits of a hash: enough to tell one student's submissions apart
+
+
+def handed_in(submitted: Path, chapter: str, students: Iterable[str]) -> dict[str, str]:
+    """Return {student: the beginning of the submission's hash}, for the line that a run begins with."""
+    return {s: intake.read_submission(submitted, s, chapter).sha256[:_SHORT] for s in students}
+
+
+class Seeds:
+    """The seeds of one run.
+
+    again: {student: (hash of the submission, seed)} of marks that are recomputed.
+    """
+
+    def __init__(self, records: Records, this_run: dict, again: dict[str, tuple[str, int]] | None = None):
+        self._seed = this_run["seed"]
+        self._at_begin = this_run.get("handed_in")  # runs of older versions did not note it
+        self._again = again or {}
+        self._graded: dict[tuple[str, int], set[str]] = {}
+        for line in records.lines():
+            if line.get("kind") == "mark":
+                self._graded.setdefault((line["student"], line["seed"]), set()).add(line["submission"])
+
+    def seed_for(self, student: str, submission: str) -> int:
+        """Return the seed for a submission with this hash: the run's, or a new one when that may be known."""
+        seed = self._again[student][1] if student in self._again else self._seed
+        others = self._graded.get((student, seed), set()) - {submission}
+        late = (
+            student not in self._again
+            and self._at_begin is not None
+            and self._at_begin.get(student) != submission[:_SHORT]
+        )
+        return new_seed() if others or late else seed

@@ -1,0 +1,99 @@
+"""Reports for learning platforms and the class page, from rows that were made up."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+
+from grader.classroom.reports import Column, Row, canvas_csv, class_page, moodle_csv, safe
+
+COLUMNS = [Column("test-2-1", "2.1", "PositionalEncoding", 8.0), Column("test-2-5", "2.5", "f", 3.0)]
+
+
+def row(student: str, mark: float | None = None, **more) -> Row:
+    marks = {} if mark is None else {"test-2-1": mark, "test-2-5": 0.0}
+    return Row(student, "Ann", "B", "", marks, **more)
+
+
+def read(text: str) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(text, newline="")))
+
+
+def failed(sentence: str) -> dict:
+    rows = [{"name": "sum", "status": "failed", "kind": "raised", "sentence": sentence}]
+    report = {"exercise": "2.5", "score": 0.0, "diagnosis": None, "rows": rows}
+    return {"reports": {"test-2-5": report}, "notes": []}
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [
+        ("plain; text, = and -", "plain; text, = and -"),
+        ("=1+1", "'=1+1"),
+        ("＝1+1", "'＝1+1"),
+        ("＠x", "'＠x"),
+        ("  =1", "  '=1"),
+        ("\t=1", " '=1"),
+        ("\ufeff=1", "\ufeff'=1"),
+        ("a;=cmd", "a;'=cmd"),
+        ('a"; =cmd', "a\"; '=cmd"),
+        ("a\r\n=cmd", "a\n\n'=cmd"),
+        ("\x1b[2J\x1b]0;=x\x07", "[2J]0;'=x"),
+        ("\x1b=1", "'=1"),
+        ("\u202egnp.exe", "gnp.exe"),
+        ("ab\0c\x85", "abc"),
+        ("می‌خواهم", "می‌خواهم"),  # joins letters in Persian names
+        (3.5, "3.5"),
+        (-1.0, "-1"),
+    ],
+)
+def test_no_cell_is_a_formula_or_steers_anything(text, cell):
+    assert safe(text) == cell
+
+
+def test_canvas_gets_totals_and_its_own_number_for_each_student():
+    rows = [row("ann", 8.0, lms_user_id="17"), row("ben")]
+    head, possible, ann, ben = read(canvas_csv("02_x", COLUMNS, rows))
+    assert head == ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", "02_x"]
+    assert possible[5:] == ["11"]
+    assert ann == ["B, Ann", "17", "ann", "ann", "", "8"]
+    assert ben[1] == ben[5] == "", "an empty cell leaves Canvas's mark as it is"
+    head, possible, ann, _ = read(canvas_csv("02_x", COLUMNS, rows, exercises=True))
+    assert head[6:] == ["02_x 2.1 PositionalEncoding", "02_x 2.5 f"]
+    assert (possible[6:], ann[6:]) == (["8", "3"], ["8", "0"])
+
+
+def test_moodle_reads_no_grade_and_the_comments_given_by_hand():
+    rows = [row("ann", 8.0, comments=["Well done."], record=failed("It broke.")), row("ben")]
+    _, ann, ben = read(moodle_csv("02_x", COLUMNS, rows))
+    assert ann[-1] == "Well done. 2.5: It broke."
+    assert ben[4:] == ["-", "-", "-", ""]
+
+
+def test_a_students_own_dash_is_no_missing_grade():
+    assert read(moodle_csv("02_x", COLUMNS, [row("-")]))[1][0] == "'-"
+
+
+def test_what_an_error_says_is_never_typeset():
+    text = moodle_csv("02_x", COLUMNS, [row("ann", 0.0, record=failed(r"$$\href{x}$$ \(y\) \[z\]"))])
+    assert not [mark for mark in ("$$", r"\(", r"\[") if mark in text]
+
+
+@pytest.mark.parametrize(
+    ("marks", "median"), [((0, 4), "2"), ((0, 1, 8), "1"), ((0, 2, 4, 8), "3"), ((5,), "5")]
+)
+def test_the_median_is_the_median(marks, median):
+    rows = [row(str(n), float(mark)) for n, mark in enumerate(marks)]
+    assert f"median {median} of 11 points" in class_page("02_x", COLUMNS, rows)
+
+
+def test_names_on_the_class_page_can_be_told_apart():
+    rows = [
+        Row("a", "Ann", "B", "", {"test-2-1": 0.0, "test-2-5": 0.0}, record=failed("x")),
+        Row("c", "C\x1b", "D", "", {"test-2-1": 0.0, "test-2-5": 0.0}, record=failed("x")),
+    ]
+    page = class_page("02_x", COLUMNS, rows)
+    assert "<td>B, Ann; D, C<" in page.replace("</tr>", "<")
+    assert "\x1b" not in page
