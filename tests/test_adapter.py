@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -113,3 +115,44 @@ def test_an_errors_words_are_not_typeset_on_a_feedback_page():
     html = _verdict_output(report).data["text/html"]
     assert html.startswith('<div class="tex2jax_ignore mathjax_ignore">') and html.endswith("</div></div>")
     assert text in html
+
+
+READS_SETTINGS = """
+import sys
+from pathlib import Path
+from nbgrader.apps import autogradeapp
+from nbgrader.converters import Autograde
+from grader.classroom.course import Course
+
+Course.at(Path({root!r}))
+assert autogradeapp.Autograde is Autograde, "making a Course changed nbgrader"
+"""
+
+NBGRADER_COMMAND = """
+import sys
+from nbgrader.apps.nbgraderapp import NbGraderApp
+
+sys.argv = ["nbgrader", "db", "student", "list"]
+try:
+    NbGraderApp.launch_instance()
+finally:
+    print("torch" in sys.modules)
+"""
+
+
+def test_making_a_course_leaves_nbgrader_as_it_was():
+    done = subprocess.run(
+        [sys.executable, "-c", READS_SETTINGS.format(root=str(ROOT))],
+        capture_output=True,
+        text=True,
+        timeout=HANG,
+    )
+    assert done.returncode == 0, done.stderr[-1500:]
+
+
+def test_nbgraders_own_commands_do_not_wait_for_torch(tmp_path):
+    (tmp_path / "nbgrader_config.py").write_bytes((ROOT / "nbgrader_config.py").read_bytes())
+    done = subprocess.run(
+        [sys.executable, "-c", NBGRADER_COMMAND], cwd=tmp_path, capture_output=True, text=True, timeout=HANG
+    )
+    assert done.stdout.splitlines()[-1:] == ["False"], done.stdout + done.stderr[-1500:]

@@ -16,6 +16,7 @@ from transformer_lab.checking import run_check
 from transformer_lab.checking.stored.questions import _questions
 from transformer_lab.checking.stored.recorded import sentences
 from transformer_lab.parts import mine
+from transformer_lab.translation.capstone import USED, choose_parts
 
 matplotlib.use("agg")
 CATALOGUE = catalogue()
@@ -150,3 +151,11 @@ def test_pictures_say_it_in_the_learners_language(name, marked):
     assert not untranslated(picture.summary()), picture.summary()
     for control in getattr(picture, "inputs", {}).values():
         assert not untranslated(control.description) and not untranslated(control.tooltip or "")
+
+
+def test_which_parts_are_whose_is_known_in_every_language(marked, tmp_path):
+    """By a reason code: it once was read out of the English sentence."""
+    said: list[str] = []
+    chosen = choose_parts(tmp_path, said.append)
+    assert set(chosen) == set(USED)
+    assert len(said) == 1 and said[0].startswith("⟦Finished parts") and not untranslated(said[0])
