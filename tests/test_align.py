@@ -9,9 +9,10 @@ import zipfile
 import nbformat
 import pytest
 
-from grader.grading.align import EXTRA, align, read_cells, role
+from grader.grading.align import EXTRA, align, role
 from grader.grading.intake import read_submission, students, unusable_names
 from grader.grading.liveness import live_cells
+from grader.grading.reading import read_cells
 from tests.hostile import notebooks
 from tests.hostile.kit import CHAPTER, data, notebook, release, release_bytes, right_answers
 

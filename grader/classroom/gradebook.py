@@ -66,8 +66,23 @@ class GradebookWriter:
         """Write one submission's marks, every one of them, and return by how many seconds it was late.
 
         A mark that an instructor set by hand stays and is flagged for another look.
-        Raises MissingEntry when the student is unknown and `create` is False.
+        Raises MissingEntry when the student is unknown and `create` is False, and what the database raises;
+        nothing of it is written then, and the next submission finds the gradebook usable.
         """
+        try:
+            return self._write(student, timestamp, marks, notebook, create)
+        except BaseException:
+            self._book.db.rollback()
+            raise
+
+    def _write(
+        self,
+        student: str,
+        timestamp: str | None,
+        marks: dict[str, float],
+        notebook: NotebookNode,
+        create: bool,
+    ) -> float:
         if create:
             self._book.update_or_create_student(student)
         when = {"timestamp": timestamp} if timestamp else {}

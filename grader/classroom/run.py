@@ -16,7 +16,8 @@ import shutil
 import statistics
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import nbformat
@@ -115,12 +116,15 @@ def run(
             found = submissions.pop(student, None)
             if isinstance(outcome, UserMistake):  # of everyone's, not of this submission's
                 raise outcome
+            if not isinstance(outcome, BaseException):
+                try:
+                    record = _write(course, writer, found, chapter, outcome, this_run, create)
+                    records.append(record)
+                    summary.graded.append(record)
+                except Exception as error:  # this student's alone, as what was raised before it
+                    outcome = error
             if isinstance(outcome, BaseException):
                 summary.failed[student] = f"{type(outcome).__name__}: {outcome}"
-                continue
-            record = _write(course, writer, found, chapter, outcome, this_run, create)
-            records.append(record)
-            summary.graded.append(record)
     summary.graded.sort(key=lambda record: record["student"])
     summary.seconds = time.monotonic() - start
     return summary
@@ -180,7 +184,8 @@ def _jobs(
 
     def reader(student: str) -> pool.Read:
         def read() -> Job:
-            found = submissions[student] = intake.read_submission(course.submitted(), student, chapter)
+            found = intake.read_submission(course.submitted(), student, chapter, release)
+            submissions[student] = replace(found, data=None, digest=found.sha256)
             return Job(
                 found.data,
                 tuple(found.notes),
@@ -199,9 +204,10 @@ def _jobs(
         finished = done.get(student)
         graded = course.folder("autograded", student, chapter) / f"{chapter}.ipynb"
         if finished and graded.is_file():
-            now = intake.read_submission(course.submitted(), student, chapter).sha256
-            if finished["submission"] == now:
-                continue
+            with contextlib.suppress(Exception):  # what cannot be read now is told when its turn comes
+                now = intake.read_submission(course.submitted(), student, chapter, release)
+                if finished["submission"] == now.sha256:
+                    continue
         left.append(student)
     return {student: reader(student) for student in left}, submissions
 
@@ -266,17 +272,21 @@ def regrade(
     recorded = Records(course.root, chapter).latest()
     chosen = _choose(sorted(recorded), students, chapter)
     now = exercises_hash(chapter, release)
-    submissions = {s: intake.read_submission(course.submitted(), s, chapter) for s in chosen}
-    jobs: dict[str, pool.Read] = {
-        s: (lambda s=s: Job(submissions[s].data, tuple(submissions[s].notes), release, recorded[s]["seed"]))
-        for s in chosen
-    }
+    hashes: dict[str, str] = {}
+
+    def again(student: str) -> Job:
+        found = intake.read_submission(course.submitted(), student, chapter, release)
+        hashes[student] = found.sha256
+        return Job(found.data, tuple(found.notes), release, recorded[student]["seed"])
+
+    jobs: dict[str, pool.Read] = {student: partial(again, student) for student in chosen}
     with _writer(course, chapter, release) as writer:
         in_book = writer.marks(chosen)
     differences = []
     bar = tqdm(total=len(jobs), desc=f"{chapter} again", unit="submission", disable=quiet or not jobs)
     with bar, contextlib.closing(pool.on_this_machine(jobs, cores())) as outcomes:
         for student, outcome in outcomes:
+            bar.update()
             record = recorded[student]
             if isinstance(outcome, BaseException):
                 differences.append(f"{student!r}: could not be graded again: {outcome}")
@@ -286,9 +296,8 @@ def regrade(
                 outcome.marks,
                 in_book.get(student, {}),
                 now,
-                submissions[student].sha256,
+                hashes[student],
             )
-            bar.update()
     return sorted(differences)
 
 
