@@ -13,10 +13,13 @@ from __future__ import annotations
 import ast
 import base64
 import contextlib
+import itertools
 import time
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from nbformat import NotebookNode, from_dict
 
 from grader.grading.align import role
@@ -31,8 +34,13 @@ from transformer_lab.checking.probes.problems import Problem
 from transformer_lab.checking.stored import wire
 
 _PICTURES = {"image/png": b"\x89PNG\r\n\x1a\n", "image/jpeg": b"\xff\xd8\xff"}
-_TEXT_LIMIT = 400  # characters of a problem's text
+_TEXT_LIMIT = 400  # characters of a problem's text, or of an exception's name
+_STRING_LIMIT = 1000  # characters of a string in a value; no answer holds a longer one
+_PARTS_LIMIT = 100_000  # strings, numbers, lists, ... in all values of one observation
+_AXES_LIMIT = 16  # of a tensor
 _OUTPUTS_LIMIT = 1000  # outputs of one cell
+_LINES_LIMIT = 500  # of a traceback
+_ALWAYS_LOOKED_AT = ("kind", "name", "parameters", "uses", "borrowed", "out", "out.0")
 
 
 @dataclass
@@ -176,7 +184,7 @@ class Session:
     def _judge_cell(self, cell: NotebookNode) -> None:
         exercise, symbol = test_call(cell.source)
         key = fresh_key(exercise, self._seed)  # an error here is the grader's, so it is not caught
-        observer = _Observer(self, symbol)
+        observer = _Observer(self, symbol, looked_at(key))
         try:
             report = judge(key, observer)
         except Exception as error:  # whatever odd data the judge could not compare, it earns nothing
@@ -189,11 +197,11 @@ class Session:
         self.graded.verdicts.append(Verdict(about.grade_id, float(about.points), report))
         cell.outputs, cell.execution_count = [_verdict_output(report)], None
 
-    def observe(self, symbol: str, case: Case, seconds: float) -> Observation:
-        """Run one case in the jail. Raises Killed or _OutOfTime."""
+    def observe(self, symbol: str, case: Case, seconds: float, wanted: Collection[str]) -> Observation:
+        """Run one case in the jail and see the wanted values. Raises Killed or _OutOfTime."""
         request = {"do": "probe", "symbol": symbol}
         _, blob = self._ready().request(request, wire.pack(case.tree()), seconds=self._at_most(seconds))
-        return clean_observation(blob)
+        return clean_observation(blob, wanted)
 
     def ended_in_probe(self) -> None:
         """Note that a case ended the process."""
@@ -204,8 +212,8 @@ class Session:
 class _Observer:
     """The judge's eyes for one exercise: after a death or past the time, nothing more is tried."""
 
-    def __init__(self, session: Session, symbol: str):
-        self._session, self._symbol = session, symbol
+    def __init__(self, session: Session, symbol: str, wanted: Collection[str]):
+        self._session, self._symbol, self._wanted = session, symbol, wanted
         self._left = session._limits.exercise_seconds
         self.ended = ""
 
@@ -216,7 +224,7 @@ class _Observer:
         try:
             self._session._ready()  # a fresh process's catching up is not this exercise's time
             start = time.monotonic()
-            return self._session.observe(self._symbol, case, max(self._left, 0.1))
+            return self._session.observe(self._symbol, case, max(self._left, 0.1), self._wanted)
         except Killed as killed:
             self._session.ended_in_probe()
             what = "was looked at" if case == DESCRIBE else "was called"
@@ -256,18 +264,59 @@ def _label(cell: NotebookNode) -> str:
 # ---- cleaning what came out of the jail --------------------------------------------------------------------
 
 
-def clean_observation(blob: bytes) -> Observation:
-    """Return the observation in `blob`; one that says so when there is none."""
+class _TooMuch(Exception):
+    """A value is larger than any answer; the text says in what."""
+
+
+def looked_at(key: AnswerKey) -> frozenset[str]:
+    """Return the names of all values that judging by `key` looks at."""
+    cases = (item for row in key.rows for item in row.cases)
+    return frozenset(_ALWAYS_LOOKED_AT).union(*(item.expected for item in cases))
+
+
+def clean_observation(blob: bytes, wanted: Collection[str] | None = None) -> Observation:
+    """Return the observation in `blob`; one that says so when there is none.
+
+    Values of other names than the wanted ones are dropped, all when it is None kept. Texts are cut, and an
+    observation that holds more than any answer's is no observation.
+    """
     try:
         seen = Observation.from_tree(wire.unpack(blob))
-        if not all(isinstance(name, str) for name in seen.values):
-            raise TypeError("a value's name is not text")
+        count = itertools.count()
+        seen.values = {
+            name: _bounded(value, count)
+            for name, value in seen.values.items()
+            if isinstance(name, str) and (wanted is None or name in wanted)
+        }
         if seen.problem is not None:
             seen.problem = Problem(*(str(t)[:_TEXT_LIMIT] for t in seen.problem.tree().values()))
+    except _TooMuch as error:
+        return _unreadable(str(error))
     except Exception as error:  # hostile bytes can fail in any way; all of them are one
-        text = f"What came back could not be read ({type(error).__name__})."
-        return Observation(problem=Problem("unreadable", text, text))
+        return _unreadable(type(error).__name__)
     return seen
+
+
+def _unreadable(why: str) -> Observation:
+    text = f"What came back could not be read ({why})."
+    return Observation(problem=Problem("unreadable", text, text))
+
+
+def _bounded(value: Any, count: Iterator[int]) -> Any:
+    """Return a value with its strings cut. Raises _TooMuch for one that is larger than any answer."""
+    if next(count) >= _PARTS_LIMIT:
+        raise _TooMuch(f"it holds more than {_PARTS_LIMIT} values")
+    if isinstance(value, str):
+        return value if len(value) <= _STRING_LIMIT else value[:_STRING_LIMIT] + "…"
+    if isinstance(value, list):
+        return [_bounded(item, count) for item in value]
+    if isinstance(value, dict):
+        return {_bounded(key, count): _bounded(item, count) for key, item in value.items()}
+    if isinstance(value, torch.Tensor) and value.dim() > _AXES_LIMIT:
+        raise _TooMuch(f"a tensor of {value.dim()} axes")
+    if isinstance(value, int) and value.bit_length() > 64:
+        raise _TooMuch("an integer of more than 64 bits")
+    return value
 
 
 def clean_outputs(outputs: Any, budget: int) -> tuple[list[NotebookNode], int]:
@@ -300,11 +349,12 @@ def _clean_output(raw: dict) -> dict | None:
         return {"output_type": "display_data", "data": kept, "metadata": {}} if kept else None
     if kind == "error":
         lines = raw.get("traceback")
-        traceback = [_text(line) for line in lines] if isinstance(lines, list) else []
+        lines = lines[-_LINES_LIMIT:] if isinstance(lines, list) else []
+        traceback = [_text(line)[:_STRING_LIMIT] for line in lines]
         return {
             "output_type": "error",
-            "ename": _text(raw.get("ename")),
-            "evalue": _text(raw.get("evalue")),
+            "ename": _text(raw.get("ename"))[:_TEXT_LIMIT],
+            "evalue": _text(raw.get("evalue"))[: 2 * _STRING_LIMIT],
             "traceback": traceback,
         }
     return None

@@ -61,7 +61,7 @@ class Outputs:
             self._add({"output_type": kind, "data": kept, "metadata": {}, **more})
 
     def error(self, name: str, value: str, lines: list[str]) -> None:
-        value = value[:2000]  # an error is always shown, whatever was printed before
+        name, value = name[:200], value[:2000]  # an error is always shown, whatever was printed before
         text = "\n".join(lines)[-20_000:]
         self._add({"output_type": "error", "ename": name, "evalue": value, "traceback": text.split("\n")})
 
