@@ -12,7 +12,7 @@ import torch
 
 from grader.authoring.build import ROOT
 from grader.exercises import of_chapter
-from grader.grading.align import align
+from grader.grading.align import EXTRA, align
 from grader.grading.session import clean_observation, clean_outputs, grade_notebook
 from grader.jail import Jail, isolation_problem
 from grader.workshop import invent
@@ -171,3 +171,27 @@ def test_a_type_with_a_long_name_makes_no_large_record(jail):
     assert sum(verdict.score for verdict in odd.verdicts) == 0
     assert len(json.dumps([verdict.report.tree() for verdict in odd.verdicts])) < 100_000
     assert len(nbformat.writes(odd.notebook)) < 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("character", "name"),
+    [
+        ("\u201c", "left double quotation mark"),
+        ("\u00a0", "no-break space"),
+        ("\ufeff", "zero width no-break space"),
+    ],
+)
+def test_a_cell_that_does_not_compile_is_told_with_its_own_error(jail, character, name):
+    source = f"def position_similarity(d_model, offsets):\n    return{character} offsets"
+    odd = graded(jail, "02_positional_encoding", {"2.5": source})
+    said = str(next(verdict.report for verdict in odd.verdicts if verdict.grade_id == "test-2-5"))
+    assert f"U+{ord(character):04X}" in said
+    assert f"The character is: {name}." in said
+
+
+def test_a_command_is_not_run_and_the_lines_below_it_are(jail):
+    source = "x = !ls /\n!pip install torch\n%pip install torch\nprint(len(x), _exit_code, 'went on')"
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source, metadata={EXTRA: True})])
+    text = grade_notebook(jail, book, [], seed=1).notebook.cells[0].outputs[0].text
+    assert text.count("There is no shell here; this was not run: ") == 3
+    assert text.endswith("0 127 went on\n")

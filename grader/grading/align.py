@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -22,6 +23,7 @@ from grader.grading.reading import Cell, read_cells
 
 EXTRA_LIMIT = 200  # cells of the learner's own
 EXTRA_TEXT_LIMIT = 8 << 20  # characters in all of them
+_SHELL_LINE = re.compile(r"^([ \t]*)(?:\w+ *= *)?[!%].*", re.MULTILINE)  # IPython's: !ls, %pip, x = !ls
 EXTRA = "learner_cell"  # the key in a cell's metadata that marks them
 
 
@@ -87,8 +89,10 @@ def plan(data: bytes, release: NotebookNode) -> Plan:
     found = Plan()
     cells = read_cells(data, found.notes)
     taken = _choose_answers(release, cells, found)
+    moved = _choose_late_answers(release, cells, taken, found)
+    _note_missing_answers(release, cells, found)
     _note_changed_tests(release, cells, found.notes)
-    _choose_extras(release, cells, taken, found)
+    _choose_extras(release, cells, taken, moved, found)
     return found
 
 
@@ -120,9 +124,48 @@ def _choose_answers(release: NotebookNode, cells: list[Cell], plan: Plan) -> dic
             taken.update({i: at for i in found if _same(cells[i].source, cell.source)})
             plan.answers[at] = cells[chosen].source
             plan.worked_on += not _same(cells[chosen].source, cell.source)
-    for _, cell in answers if cells else ():
-        plan.notes.append(f"The answer cell {_name(cell)} is missing; its exercise counts as not attempted.")
     return taken
+
+
+def _choose_late_answers(
+    release: NotebookNode, cells: list[Cell], taken: dict[int, int], plan: Plan
+) -> set[int]:
+    """Find what was typed in or below a check whose answer cell was left as it was; return what was used.
+
+    A learner may have run the check again from above; here every cell runs once, from top to bottom.
+    """
+    moved: set[int] = set()
+    released = {cell.source.strip() for cell in release.cells}
+    for at, cell in enumerate(release.cells):
+        if role(cell) != "answer" or not _same(plan.answers.get(at) or cell.source, cell.source):
+            continue
+        names = _defined(cell.source)
+        found = [
+            i
+            for i in range(_place_of_check(release, at, cells), len(cells))
+            if i not in taken and cells[i].kind == "code" and cells[i].source.strip() not in released
+            if names and names <= _defined(cells[i].source)
+        ]
+        if found:
+            taken[found[-1]], plan.answers[at] = at, cells[found[-1]].source
+            moved.add(found[-1])
+            plan.worked_on += 1
+            plan.notes.append(f"The answer of {_name(cell)} stood in or below its check; it was used.")
+    return moved
+
+
+def _place_of_check(release: NotebookNode, at: int, cells: list[Cell]) -> int:
+    """Return where the submission has the check that follows a released cell; its end when it has none."""
+    check = next((cell for cell in release.cells[at:] if role(cell) == "test"), None)
+    return next(iter(_by_grade_id(check, cells) if check else ()), len(cells))
+
+
+def _note_missing_answers(release: NotebookNode, cells: list[Cell], plan: Plan) -> None:
+    for at, cell in enumerate(release.cells):
+        if cells and role(cell) == "answer" and at not in plan.answers:
+            plan.notes.append(
+                f"The answer cell {_name(cell)} is missing; its exercise counts as not attempted."
+            )
 
 
 def _name(cell: NotebookNode) -> str:
@@ -149,7 +192,7 @@ def _by_definition(cell: NotebookNode, cells: list[Cell]) -> list[int]:
 def _defined(source: str) -> set[str]:
     """Return the functions, classes and variables that a cell defines at its top level."""
     try:
-        body = ast.parse(source).body
+        body = ast.parse(_SHELL_LINE.sub(r"\1pass", source)).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return set()
     names: set[str] = set()
@@ -220,10 +263,15 @@ def _note_changed_tests(release: NotebookNode, cells: list[Cell], notes: list[st
         notes.append("The cells stood in another order; the release's order was used.")
 
 
-def _choose_extras(release: NotebookNode, cells: list[Cell], taken: dict[int, int], plan: Plan) -> None:
+def _choose_extras(
+    release: NotebookNode, cells: list[Cell], taken: dict[int, int], moved: set[int], plan: Plan
+) -> None:
     """Keep the learner's own code cells, as many as anybody writes."""
     left = EXTRA_TEXT_LIMIT
-    for at, i in _anchors(release, cells, taken, plan.answers):
+    stayed = {i: at for i, at in taken.items() if i not in moved}
+    for at, i in _anchors(release, cells, stayed, plan.answers):
+        if i in moved:
+            continue
         left -= len(cells[i].source)
         if len(plan.extras) == EXTRA_LIMIT or left < 0:
             plan.notes.append(f"Of the learner's own cells only the first {len(plan.extras)} were run.")

@@ -14,15 +14,17 @@ import ast
 import base64
 import contextlib
 import itertools
+import re
 import time
+import unicodedata
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from nbformat import NotebookNode, from_dict
 
-from grader.grading.align import role
+from grader.grading.align import EXTRA, role
 from grader.grading.liveness import live_cells
 from grader.jail import Jail, Killed, Limits, Prisoner
 from grader.judging.judge import fresh_key
@@ -94,6 +96,7 @@ class Session:
         self._good: list[str] = []  # cells to run again in a fresh process
         self._deaths = 0
         self._ended_since_test: str | None = None
+        self._error_since_test = ""  # what a cell of the learner's stopped with
         self._stop: str | None = None
         self._output_left = limits.total_output_bytes
         self._deadline = time.monotonic() + limits.submission_seconds
@@ -134,6 +137,8 @@ class Session:
             cell.outputs = [_error_output("NotRun", str(out))]
         else:
             self._good.append(cell.source)
+            if answer.get("error") and (role(cell) == "answer" or cell.metadata.get(EXTRA)):
+                self._error_since_test = error_in_words(answer["error"])
             cell.outputs, self._output_left = clean_outputs(answer.get("outputs"), self._output_left)
             cell.execution_count = len(self._good)
 
@@ -190,7 +195,7 @@ class Session:
         except Exception as error:  # whatever odd data the judge could not compare, it earns nothing
             report = _failed(key, f"What your code returned could not be compared ({type(error).__name__}).")
         report.stopped = observer.ended or ("" if report.passed else self._ended_since_test or "")
-        self._ended_since_test = None
+        self._ended_since_test, self._error_since_test = None, ""
         if observer.ended:
             self.graded.notes.append(f"Exercise {exercise}: {observer.ended}.")
         about = cell.metadata.nbgrader
@@ -201,7 +206,11 @@ class Session:
         """Run one case in the jail and see the wanted values. Raises Killed or _OutOfTime."""
         request = {"do": "probe", "symbol": symbol}
         _, blob = self._ready().request(request, wire.pack(case.tree()), seconds=self._at_most(seconds))
-        return clean_observation(blob, wanted)
+        seen = clean_observation(blob, wanted)
+        if seen.problem and seen.problem.kind == "missing" and self._error_since_test:
+            text = f"{seen.problem.text} A cell above stopped with {self._error_since_test}"
+            seen.problem = replace(seen.problem, text=text)
+        return seen
 
     def ended_in_probe(self) -> None:
         """Note that a case ended the process."""
@@ -272,6 +281,15 @@ def looked_at(key: AnswerKey) -> frozenset[str]:
     """Return the names of all values that judging by `key` looks at."""
     cases = (item for row in key.rows for item in row.cases)
     return frozenset(_ALWAYS_LOOKED_AT).union(*(item.expected for item in cases))
+
+
+def error_in_words(error: Any) -> str:
+    """Return a cell's own error as a sentence that names the odd characters which Python only numbers."""
+    text = " ".join(_text(error).split())[:_TEXT_LIMIT].rstrip(".")
+    found = dict.fromkeys(re.findall(r"U\+([0-9A-F]{4,6})", text))
+    names = [unicodedata.name(chr(int(number, 16)), "") for number in found if int(number, 16) < 0x110000]
+    named = ", ".join(name.lower() for name in names if name)
+    return f"{text}. The character is: {named}." if named else f"{text}."
 
 
 def clean_observation(blob: bytes, wanted: Collection[str] | None = None) -> Observation:

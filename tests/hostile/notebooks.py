@@ -47,6 +47,34 @@ def _stub_kept_above(book):
     ]
 
 
+def _put_below_check(change):
+    """The stub of 2.5 is left as it was; the answer stands elsewhere."""
+
+    def edit(book):
+        stub = next(c for c in _answers(book) if c.metadata.nbgrader.grade_id == "todo-2-5")
+        check = next(c for c in _tests(book) if c.metadata.nbgrader.grade_id == "test-2-5")
+        answer, stub.source = stub.source, _stub("todo-2-5")
+        change(book, check, answer)
+
+    return edit
+
+
+def _stub(name):
+    return next(c.source for c in _answers(notebook({})) if c.metadata.nbgrader.grade_id == name)
+
+
+def _insert_below(book, check, answer):
+    book.cells.insert(book.cells.index(check) + 1, nbformat.v4.new_code_cell(answer))
+
+
+def _write_into_check(_book, check, answer):
+    check.source = f"{answer}\n\n{check.source}"
+
+
+def _append(book, _check, answer):
+    book.cells.append(nbformat.v4.new_code_cell(answer))
+
+
 def _reverse_tests(book):
     sources = [(cell.source, cell.metadata) for cell in _tests(book)]
     for cell, (source, metadata) in zip(_tests(book), reversed(sources), strict=True):
@@ -212,6 +240,9 @@ def _edits() -> list[Case]:
     edits = {
         "tests-edited": (lambda b: [cell.update(source="1000") for cell in _tests(b)], "edited"),
         "tests-deleted": (_delete_tests, "missing"),
+        "answer-below-check": (_put_below_check(_insert_below), "below its check"),
+        "answer-in-check": (_put_below_check(_write_into_check), "below its check"),
+        "answer-copied-to-end": (_put_below_check(_append), "below its check"),
         "tests-and-answers-duplicated": (_duplicate, "times"),
         "tests-reordered": (_reverse_tests, "order"),
         "cells-reversed": (lambda b: b.cells.reverse(), "order"),
