@@ -23,7 +23,7 @@ from grader.grading.liveness import live_cells
 from grader.grading.moment import in_utc
 from grader.grading.reading import read_cells
 from tests.hostile import notebooks
-from tests.hostile.kit import CHAPTER, data, notebook, release, release_bytes, right_answers
+from tests.hostile.kit import CHAPTER, changed, data, notebook, release, release_bytes, right_answers
 from tests.patience import HANG
 
 ONE_SECOND = limited.Allowance(cpu_seconds=1)
@@ -91,6 +91,22 @@ def test_a_copied_answer_does_not_hide_the_one_that_was_worked_on():
     rebuilt = align(data(book), release())
     assert stub.source not in [cell.source for cell in rebuilt.notebook.cells]
     assert any("3 times" in note for note in rebuilt.notes)
+
+
+def test_an_answer_without_any_id_is_found_below_commands():
+    book = notebook(changed(_2_5="!pip install x\n%pip install y\nz = !ls\n" + right_answers()["2.5"]))
+    for number, cell in enumerate(book.cells):
+        cell.metadata, cell.id = nbformat.from_dict({}), f"x{number}"
+    rebuilt = align(data(book), release())
+    assert not any("todo-2-5 is missing" in note for note in rebuilt.notes)
+    assert any("!pip install x" in cell.source for cell in rebuilt.notebook.cells if role(cell) == "answer")
+
+
+def test_what_stands_below_a_check_changes_nothing_that_was_answered():
+    book = notebook(last="def position_similarity(d_model, offsets):\n    return 'broken on purpose'")
+    rebuilt = align(data(book), release())
+    assert rebuilt.notes == []
+    assert right_answers()["2.5"] in [c.source for c in rebuilt.notebook.cells if role(c) == "answer"]
 
 
 def test_reading_never_raises():

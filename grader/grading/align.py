@@ -9,6 +9,7 @@ test: tests run elsewhere.
 from __future__ import annotations
 
 import ast
+import contextlib
 import copy
 import re
 from dataclasses import dataclass, field
@@ -188,20 +189,24 @@ def _by_definition(cell: NotebookNode, cells: list[Cell]) -> list[int]:
     return [i for i, c in own if names and names <= _defined(c.source)]
 
 
+def _parsed(source: str) -> list[ast.stmt]:
+    """Return a cell's statements: as Python, else without IPython's own lines; none when it is neither."""
+    for text in (source, _SHELL_LINE.sub(r"\1pass", source)):
+        with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+            return ast.parse(text).body
+    return []
+
+
 @lru_cache(maxsize=1024)
-def _defined(source: str) -> set[str]:
+def _defined(source: str) -> frozenset[str]:
     """Return the functions, classes and variables that a cell defines at its top level."""
-    try:
-        body = ast.parse(_SHELL_LINE.sub(r"\1pass", source)).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return set()
     names: set[str] = set()
-    for node in body:
+    for node in _parsed(source):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
             names.add(node.name)
         elif isinstance(node, ast.Assign):
             names.update(target.id for target in node.targets if isinstance(target, ast.Name))
-    return names
+    return frozenset(names)
 
 
 def _choose(found: list[int], cell: NotebookNode, cells: list[Cell], notes: list[str]) -> int:
