@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
 import os
+import re
+import signal
+import time
 import zipfile
+from pathlib import Path
 
 import nbformat
 import pytest
 
-from grader.grading.align import EXTRA, align, read_cells, role
+from grader.grading import limited
+from grader.grading.align import EXTRA, align, role
+from grader.grading.finding import PLAIN_LIMIT
 from grader.grading.intake import read_submission, students, unusable_names
 from grader.grading.liveness import live_cells
+from grader.grading.moment import in_utc
+from grader.grading.reading import read_cells
 from tests.hostile import notebooks
-from tests.hostile.kit import CHAPTER, data, notebook, release, release_bytes, right_answers
+from tests.hostile.kit import CHAPTER, changed, data, notebook, release, release_bytes, right_answers
+from tests.patience import HANG
+
+ONE_SECOND = limited.Allowance(cpu_seconds=1)
+ours = os.getpid()
 
 
 def released_part(book) -> list:
@@ -77,6 +91,22 @@ def test_a_copied_answer_does_not_hide_the_one_that_was_worked_on():
     rebuilt = align(data(book), release())
     assert stub.source not in [cell.source for cell in rebuilt.notebook.cells]
     assert any("3 times" in note for note in rebuilt.notes)
+
+
+def test_an_answer_without_any_id_is_found_below_commands():
+    book = notebook(changed(_2_5="!pip install x\n%pip install y\nz = !ls\n" + right_answers()["2.5"]))
+    for number, cell in enumerate(book.cells):
+        cell.metadata, cell.id = nbformat.from_dict({}), f"x{number}"
+    rebuilt = align(data(book), release())
+    assert not any("todo-2-5 is missing" in note for note in rebuilt.notes)
+    assert any("!pip install x" in cell.source for cell in rebuilt.notebook.cells if role(cell) == "answer")
+
+
+def test_what_stands_below_a_check_changes_nothing_that_was_answered():
+    book = notebook(last="def position_similarity(d_model, offsets):\n    return 'broken on purpose'")
+    rebuilt = align(data(book), release())
+    assert rebuilt.notes == []
+    assert right_answers()["2.5"] in [c.source for c in rebuilt.notebook.cells if role(c) == "answer"]
 
 
 def test_reading_never_raises():
@@ -158,6 +188,112 @@ def test_a_timestamp_is_understood_or_reported(tmp_path):
     handed_in(tmp_path, {"timestamp.txt": b"soon", f"{CHAPTER}.ipynb": b"{}"}, "bob")
     assert read_submission(tmp_path, "ann", CHAPTER).timestamp == "2026-03-01T12:00:00+00:00"
     assert read_submission(tmp_path, "bob", CHAPTER).timestamp is None
+
+
+@pytest.mark.parametrize(
+    ("text", "utc", "note"),
+    [
+        ("2026-03-01 12:00:00.5 CET", "2026-03-01T11:00:00.500000+00:00", ""),
+        ("2026-03-01 12:00:00 America/Los_Angeles", "2026-03-01T20:00:00+00:00", ""),
+        ("2026-03-01 12:00:00 UTC\n", "2026-03-01T12:00:00+00:00", ""),
+        ("2026-03-01 12:00:00 +0100", "2026-03-01T11:00:00+00:00", ""),
+        ("2026-03-01T12:00:00-07:00", "2026-03-01T19:00:00+00:00", ""),
+        ("2026-03-01 12:00:00 NOWHERE", "2026-03-01T12:00:00+00:00", "time zone NOWHERE"),
+        ("2026-03-01 12:00:00 etc/../../../etc/passwd", None, "does not hold a time"),
+        ("0001-01-01T00:00:00+23:00", None, "does not hold a time"),
+        ("2026-03-01 12:00:00 +99:99", None, "does not hold a time"),
+    ],
+)
+def test_a_time_is_read_as_nbgrader_does(text, utc, note):
+    notes: list[str] = []
+    assert in_utc(text, notes) == utc
+    assert note in " ".join(notes)
+    assert bool(note) == bool(notes)
+
+
+def test_what_the_exchange_puts_there_is_not_told(tmp_path):
+    content = {f"{CHAPTER}.ipynb": data(notebook()), "submission_secret.txt": b"5", ".DS_Store": b"x"}
+    handed_in(tmp_path, content | {"timestamp.txt": b"2026-03-01 12:00:00 UTC"})
+    found = read_submission(tmp_path, "ann", CHAPTER, release_bytes())
+    assert (found.data, found.notes) == (content[f"{CHAPTER}.ipynb"], [])
+
+
+def test_the_better_of_two_notebooks_is_named_when_it_is_not_graded(tmp_path):
+    some = notebook({"2.5": right_answers()["2.5"]})
+    handed_in(tmp_path, {f"{CHAPTER}.ipynb": data(some), "other.ipynb": data(notebook())})
+    found = read_submission(tmp_path, "ann", CHAPTER, release_bytes())
+    assert found.data == data(some)
+    assert "other.ipynb has more answers" in found.notes[-1]
+
+
+def test_without_a_release_the_name_decides(tmp_path):
+    handed_in(tmp_path, {f"{CHAPTER}.ipynb": b"{}", "._other.ipynb": b"{}", "other.ipynb": data(notebook())})
+    assert read_submission(tmp_path, "ann", CHAPTER).data == b"{}"
+
+
+def test_a_large_file_loses_its_outputs_and_keeps_its_hash(tmp_path):
+    content = data(notebook()).replace(b'"outputs": []', b'"outputs": ["' + b"x" * PLAIN_LIMIT + b'"]', 1)
+    handed_in(tmp_path, {f"{CHAPTER}.ipynb": content})
+    found = read_submission(tmp_path, "ann", CHAPTER, release_bytes())
+    assert found.data == data(notebook())
+    assert found.sha256 == hashlib.sha256(content).hexdigest()
+
+
+# ---- limits of reading -------------------------------------------------------------------------------
+
+
+def _endless() -> limited.Plain:
+    while True:
+        pass
+
+
+def children() -> set[str]:
+    """The numbers of all processes that this one started, where that can be told."""
+    return {
+        number for path in Path("/proc/self/task").glob("*/children") for number in path.read_text().split()
+    }
+
+
+REFUSED = {
+    "took more than 1 s": _endless,
+    "needs too much memory": lambda: ({}, bytes(512 << 20)),
+    "holds more than 1 MB": lambda: ({}, bytes(2 << 20)),
+    "took longer than 2 s": lambda: ({"slept": time.sleep(3600)}, b""),
+    "nested too deeply": lambda: (json.loads("[" * 100_000), b""),
+    "could not be understood (ZeroDivisionError)": lambda: ({"number": 1 / 0}, b""),
+    "process that read it was ended": lambda: ({"signal": os.kill(os.getpid(), signal.SIGKILL)}, b""),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_what_is_too_much_is_refused_and_said(why):
+    before = children()
+    allowance = limited.Allowance(1, 256 << 20, 1 << 20, HANG if "longer" not in why else 2)
+    with pytest.raises(limited.Refused, match=re.escape(why)):
+        limited.call(REFUSED[why], allowance)
+    assert children() == before  # nobody is left behind
+
+
+def test_what_is_read_comes_back_as_plain_data():
+    assert limited.call(lambda: ({"pid": os.getpid() != ours}, b"bytes")) == ({"pid": True}, b"bytes")
+
+
+def test_where_nothing_can_fork_it_is_read_here(monkeypatch):
+    monkeypatch.delattr(os, "fork")
+    assert limited.call(lambda: ({"pid": os.getpid() == ours}, b"")) == ({"pid": True}, b"")
+    with pytest.raises(limited.Refused, match="ZeroDivisionError"):
+        limited.call(lambda: ({"number": 1 / 0}, b""))
+    assert align(data(notebook()), release()).notes == []
+
+
+def test_a_notebook_that_is_too_much_is_the_blank_release(monkeypatch):
+    monkeypatch.setattr("grader.grading.align.plan", lambda *_: _endless())
+    monkeypatch.setattr(limited, "Allowance", lambda: ONE_SECOND)
+    rebuilt = align(data(notebook()), release())
+    assert rebuilt.notebook == release()
+    assert rebuilt.notes == [
+        "The notebook could not be read: it took more than 1 s. Nothing in it was graded."
+    ]
 
 
 # ---- what has to run ---------------------------------------------------------------------------------

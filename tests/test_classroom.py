@@ -457,6 +457,88 @@ def test_what_breaks_a_worker_costs_no_other_submission(monkeypatch):
     )
 
 
+def jobs_of_which_two_cannot_be_read() -> dict[str, pool.Read]:
+    """Eight students; reading the first and the fifth raises."""
+
+    def read(number: int) -> submission.Job:
+        if number in (0, 4):
+            raise ValueError("cannot be read")
+        return submission.Job(b"%d" % number, (), b"", SEED)
+
+    return {f"s{number}": (lambda number=number: read(number)) for number in range(8)}
+
+
+def only_two_failed(outcomes: dict) -> bool:
+    right = {f"s{number}" for number in range(8)}
+    failed = {student for student, outcome in outcomes.items() if isinstance(outcome, ValueError)}
+    return (
+        set(outcomes) == right
+        and failed == {"s0", "s4"}
+        and all(outcomes[student].notebook == student[1:] for student in right - failed)
+    )
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_submission_that_cannot_be_read_costs_no_other(workers, monkeypatch):
+    monkeypatch.setattr(pool, "grade", lambda job: submission.Outcome.from_json(grade_or_die(job)))
+    monkeypatch.setattr(pool, "grade_elsewhere", grade_or_die)
+    monkeypatch.setattr(pool, "warm_jail", lambda _isolated: None)
+    assert only_two_failed(dict(pool.on_this_machine(jobs_of_which_two_cannot_be_read(), workers)))
+
+
+def test_a_submission_that_cannot_be_read_costs_no_other_on_a_cluster(monkeypatch):
+    from distributed import LocalCluster
+
+    monkeypatch.setattr(pool, "grade_elsewhere", grade_or_die)
+    with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
+        found = dict(pool.on_dask(jobs_of_which_two_cannot_be_read(), cluster.scheduler_address))
+    assert only_two_failed(found)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_run_tells_whose_submission_cannot_be_read_and_marks_the_others(
+    workers, course, monkeypatch, capsys
+):
+    real = classroom.intake.read_submission
+
+    def read(submitted, student, *more):
+        if student == "s01":
+            raise OSError("the disk is broken here")
+        return real(submitted, student, *more)
+
+    arguments = ["02", "--course", str(course.root), "--students", "s00", "s01", "s02"]
+    many = ["--workers", str(workers)]
+    assert main(["autograde", *arguments, *many]) == 0
+    assert main(["autograde", *arguments, *many, "--resume"]) == 0
+    capsys.readouterr()
+    monkeypatch.setattr(classroom.intake, "read_submission", read)
+    assert main(["autograde", *arguments, *many, "--resume"]) == 1
+    said = capsys.readouterr().out
+    assert "0 graded" in said
+    assert "THE GRADER FAILED on 's01', who has no mark: OSError: the disk is broken here" in said
+    assert main(["autograde", *arguments, *many]) == 1
+    said = capsys.readouterr().out
+    assert "2 graded" in said
+    assert "THE GRADER FAILED on 's01'" in said
+    differences = classroom.regrade(course, CHAPTER, quiet=True)
+    assert differences == ["'s01': could not be graded again: the disk is broken here"]
+
+
+def test_marks_that_cannot_be_written_cost_no_other(course, monkeypatch):
+    real = classroom.GradebookWriter._write
+
+    def write(self, student, *more):
+        if student == "s01":
+            self._book.update_or_create_student("half", no_such_column=1)
+        return real(self, student, *more)
+
+    monkeypatch.setattr(classroom.GradebookWriter, "_write", write)
+    summary = classroom.run(course, CHAPTER, students=["s00", "s01", "s02"], workers=1, quiet=True)
+    assert list(summary.failed) == ["s01"]
+    assert [record["student"] for record in summary.graded] == ["s00", "s02"]
+    assert set(marks(course)) == {"s00", "s02"}
+
+
 def test_a_failure_of_the_grader_is_told_and_leaves_others_alone(course, monkeypatch, capsys):
     real = pool.grade
 

@@ -12,7 +12,7 @@ import torch
 
 from grader.authoring.build import ROOT
 from grader.exercises import of_chapter
-from grader.grading.align import align
+from grader.grading.align import EXTRA, align
 from grader.grading.session import clean_observation, clean_outputs, grade_notebook
 from grader.jail import Jail, isolation_problem
 from grader.workshop import invent
@@ -127,3 +127,71 @@ def test_an_observation_is_plain_data_again():
     seen = clean_observation(wire.pack(tree))
     assert seen.problem.text == "5"
     assert torch.equal(seen.values["out"], torch.ones(2))
+
+
+def test_what_nobody_asked_for_is_dropped_and_texts_have_an_end():
+    long = "T" * (9 << 20)
+    tree = {
+        "values": {"name": long, "out": {"$type": long, long: [long]}, "score": 1e9, long: 1},
+        "problem": {"kind": long, "text": long, "error": long, "todo": long},
+        "printed": long,
+    }
+    seen = clean_observation(wire.pack(tree), {"name", "out"})
+    assert set(seen.values) == {"name", "out"}
+    assert len(repr(seen)) < 10_000
+
+
+@pytest.mark.parametrize(
+    "value", [[0] * 200_000, [[]] * 200_000, {str(n): n for n in range(200_000)}, torch.ones([1] * 20)]
+)
+def test_what_is_larger_than_any_answer_says_so(value):
+    tree = {"values": {"out": value}, "problem": None, "printed": ""}
+    assert clean_observation(wire.pack(tree), {"out"}).problem.kind == "unreadable"
+    assert clean_observation(wire.pack(tree), {"other"}).values == {}
+
+
+def test_an_error_with_a_long_name_is_cut():
+    error = {
+        "output_type": "error",
+        "ename": "E" * 10_000,
+        "evalue": "v" * 10_000,
+        "traceback": ["t" * 10_000],
+    }
+    kept, _ = clean_outputs([error | {"traceback": error["traceback"] * 1000}], 8 << 20)
+    assert len(kept[0].ename) == 400
+    assert len(kept[0].evalue) == 2000
+    assert (len(kept[0].traceback), len(kept[0].traceback[0])) == (500, 1000)
+
+
+def test_a_type_with_a_long_name_makes_no_large_record(jail):
+    source = "long = type('T' * (9 << 20), (), {})\nposition_similarity = shift_matrix = long()\n"
+    source += "class PositionalEncoding(long): pass\ndef angle(*a, **k): return long()"
+    answers = dict.fromkeys(invent.perfect("02_positional_encoding"), source)
+    odd = graded(jail, "02_positional_encoding", answers)
+    assert sum(verdict.score for verdict in odd.verdicts) == 0
+    assert len(json.dumps([verdict.report.tree() for verdict in odd.verdicts])) < 100_000
+    assert len(nbformat.writes(odd.notebook)) < 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("character", "name"),
+    [
+        ("\u201c", "left double quotation mark"),
+        ("\u00a0", "no-break space"),
+        ("\ufeff", "zero width no-break space"),
+    ],
+)
+def test_a_cell_that_does_not_compile_is_told_with_its_own_error(jail, character, name):
+    source = f"def position_similarity(d_model, offsets):\n    return{character} offsets"
+    odd = graded(jail, "02_positional_encoding", {"2.5": source})
+    said = str(next(verdict.report for verdict in odd.verdicts if verdict.grade_id == "test-2-5"))
+    assert f"U+{ord(character):04X}" in said
+    assert f"The character is: {name}." in said
+
+
+def test_a_command_is_not_run_and_the_lines_below_it_are(jail):
+    source = "x = !ls /\n!pip install torch\n%pip install torch\nprint(len(x), _exit_code, 'went on')"
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source, metadata={EXTRA: True})])
+    text = grade_notebook(jail, book, [], seed=1).notebook.cells[0].outputs[0].text
+    assert text.count("There is no shell here; this was not run: ") == 3
+    assert text.endswith("0 127 went on\n")

@@ -80,14 +80,17 @@ class GradebookWriter:
         """Write one submission's marks, every one of them, and return by how many seconds it was late.
 
         A mark that an instructor set by hand stays and is flagged for another look.
-        Raises MissingEntry when the student is unknown and `create` is False, and UserMistake when the
-        gradebook cannot be written to; nothing of this submission is in it then.
+        Raises MissingEntry when the student is unknown and `create` is False, UserMistake when the gradebook
+        cannot be written to, and what else the database raises; nothing of this submission is written then,
+        and the next one finds the gradebook usable.
         """
         try:
             return self._write(student, timestamp, marks, notebook, create)
-        except OperationalError as error:
+        except BaseException as error:
             self._book.db.rollback()
-            raise _busy(error) from error
+            if isinstance(error, OperationalError):
+                raise _busy(error) from error
+            raise
 
     def _write(
         self,

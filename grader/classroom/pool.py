@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from typing import Any
 
 from grader.grading.job import Job, Outcome, grade, grade_elsewhere, warm_jail
 
@@ -36,6 +37,7 @@ def on_this_machine(jobs: dict[str, Read], workers: int, isolated: bool = True) 
 
     The workers start at this call, not at the first result. They are forked where that is safe, so that torch
     is imported once and one jail serves them all. A submission whose worker dies is tried once more, alone.
+    Whatever is raised while one submission is read or graded is that student's result.
     """
     if workers == 1 or len(jobs) < 2:
         return _in_this_process(jobs)
@@ -54,11 +56,25 @@ def _new_pool(workers: int) -> ProcessPoolExecutor:
 def _in_this_process(jobs: dict[str, Read]) -> Iterator[Result]:
     """The jail stays warm afterwards: formgrader's next single submission is graded at once."""
     for student, read in jobs.items():
-        try:
-            outcome: Outcome | BaseException = grade(read())
-        except Exception as error:  # told to whoever asked; the next submission is graded all the same
-            outcome = error
-        yield student, outcome
+        yield student, _attempt(lambda read=read: grade(read()))
+
+
+def _attempt(step: Callable[[], Any]) -> Any:
+    """Return what one student's step gives, or what it raises: the next submission is graded all the same.
+
+    A pool that broke is no student's: BrokenProcessPool passes through, as Ctrl-C does.
+    """
+    try:
+        return step()
+    except BrokenProcessPool:
+        raise
+    except Exception as error:
+        return error
+
+
+def _outcome_of(future: Any) -> Outcome | BaseException:
+    """Return what a finished future holds, in whatever state it came back."""
+    return _attempt(lambda: future.exception() or Outcome.from_json(future.result()))
 
 
 def _in_a_pool(pool: ProcessPoolExecutor, waiting: dict[str, Read], workers: int) -> Iterator[Result]:
@@ -85,21 +101,29 @@ def _drain(
     students = iter(list(waiting))
     while True:
         while len(running) < 2 * workers and (student := next(students, None)) is not None:
-            running[pool.submit(grade_elsewhere, waiting[student]())] = student
+            job = _attempt(waiting[student])
+            if isinstance(job, BaseException):
+                yield student, job
+                continue
+            running[pool.submit(grade_elsewhere, job)] = student
         if not running:
             return
         done, _ = wait(running, return_when=FIRST_COMPLETED)
         for future in done:
-            error = future.exception()
-            if isinstance(error, BrokenProcessPool):
+            if isinstance(error := future.exception(), BrokenProcessPool):
                 raise error
-            yield running.pop(future), error or Outcome.from_json(future.result())
+            yield running.pop(future), _outcome_of(future)
 
 
 def _alone(read: Read) -> Outcome | BaseException:
-    with _new_pool(1) as pool:
-        future = pool.submit(grade_elsewhere, read())
-        return future.exception() or Outcome.from_json(future.result())
+    job = _attempt(read)
+    if isinstance(job, BaseException):
+        return job
+    try:
+        with _new_pool(1) as pool:
+            return _outcome_of(pool.submit(grade_elsewhere, job))
+    except BrokenProcessPool as error:
+        return error
 
 
 def _end_now(pool: ProcessPoolExecutor) -> None:
@@ -119,21 +143,23 @@ def on_dask(jobs: dict[str, Read], address: str) -> Iterator[Result]:
     from distributed import Client, as_completed
 
     with Client(address) as client:
-        students = iter(list(jobs))
         window = 4 * max(1, len(client.scheduler_info(n_workers=-1)["workers"]))
-        names: dict[str, str] = {}
+        waiting, names, pending = iter(list(jobs)), {}, as_completed()
+        while True:
+            while len(names) < window and (student := next(waiting, None)) is not None:
+                future = _attempt(lambda name=student: _on_cluster(client, jobs[name]))
+                if isinstance(future, BaseException):
+                    yield student, future
+                    continue
+                names[future.key] = student
+                pending.add(future)
+            if not names:
+                return
+            done = next(pending)
+            yield names.pop(done.key), _outcome_of(done)
+            done.release()
 
-        def submit_next():
-            student = next(students, None)
-            if student is None:
-                return None
-            future = client.submit(grade_elsewhere, jobs[student](), pure=False, retries=TRIES)
-            names[future.key] = student
-            return future
 
-        pending = as_completed([f for f in (submit_next() for _ in range(window)) if f is not None])
-        for future in pending:
-            yield names.pop(future.key), future.exception() or Outcome.from_json(future.result())
-            future.release()
-            if (more := submit_next()) is not None:
-                pending.add(more)
+def _on_cluster(client: Any, read: Read) -> Any:
+    """Read a submission here and hand it to a worker; return the future."""
+    return client.submit(grade_elsewhere, read(), pure=False, retries=TRIES)

@@ -16,7 +16,8 @@ import shutil
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import nbformat
@@ -133,12 +134,17 @@ def run(
             found = submissions.pop(student, None)
             if isinstance(outcome, UserMistake):  # of everyone's, not of this submission's
                 raise outcome
+            if not isinstance(outcome, BaseException):
+                try:
+                    record = _write(course, writer, found, chapter, outcome, this_run, create)
+                    records.append(record)
+                    summary.graded.append(record)
+                except UserMistake:  # the gradebook cannot be written to, for anybody
+                    raise
+                except Exception as error:  # this student's alone, as what was raised before it
+                    outcome = error
             if isinstance(outcome, BaseException):
                 summary.failed[student] = f"{type(outcome).__name__}: {outcome}"
-                continue
-            record = _write(course, writer, found, chapter, outcome, this_run, create)
-            records.append(record)
-            summary.graded.append(record)
     summary.graded.sort(key=lambda record: record["student"])
     summary.seconds = time.monotonic() - start
     return summary
@@ -220,9 +226,9 @@ def _jobs(
 
     def reader(student: str) -> pool.Read:
         def read() -> Job:
-            found = intake.read_submission(course.submitted(), student, chapter)
+            found = intake.read_submission(course.submitted(), student, chapter, release)
             seed = seeds.seed_for(student, found.sha256)
-            submissions[student] = Reading(found, seed)
+            submissions[student] = Reading(replace(found, data=None, digest=found.sha256), seed)
             return Job(
                 found.data,
                 tuple(found.notes),
@@ -241,9 +247,10 @@ def _jobs(
         finished = done.get(student)
         graded = course.folder("autograded", student, chapter) / f"{chapter}.ipynb"
         if finished and graded.is_file():
-            now = intake.read_submission(course.submitted(), student, chapter).sha256
-            if finished["submission"] == now:
-                continue
+            with contextlib.suppress(Exception):  # what cannot be read now is told when its turn comes
+                now = intake.read_submission(course.submitted(), student, chapter, release)
+                if finished["submission"] == now.sha256:
+                    continue
         left.append(student)
     return {student: reader(student) for student in left}, submissions
 
@@ -355,12 +362,16 @@ def regrade(
     if False in groups:
         say(NO_JAIL)
     now = exercises_hash(chapter, release)
-    submissions = {s: intake.read_submission(course.submitted(), s, chapter) for s in chosen}
+    hashes: dict[str, str] = {}
 
-    def reader(student: str) -> pool.Read:
-        found, record = submissions[student], recorded[student]
+    def again(student: str) -> Job:
+        found, record = (
+            intake.read_submission(course.submitted(), student, chapter, release),
+            recorded[student],
+        )
+        hashes[student] = found.sha256
         about = {"chapter": chapter, "isolated": record["isolated"]}
-        return lambda: Job(found.data, tuple(found.notes), release, record["seed"], **about)
+        return Job(found.data, tuple(found.notes), release, record["seed"], **about)
 
     with _writer(course, chapter, release) as writer:
         in_book = writer.marks(chosen)
@@ -368,16 +379,17 @@ def regrade(
     bar = tqdm(total=len(chosen), desc=f"{chapter} again", unit="submission", disable=quiet)
     with bar:
         for isolated, names in groups.items():
-            results = pool.on_this_machine({s: reader(s) for s in names}, cores(), isolated)
-            with contextlib.closing(results) as outcomes:
+            jobs: dict[str, pool.Read] = {student: partial(again, student) for student in names}
+            with contextlib.closing(pool.on_this_machine(jobs, cores(), isolated)) as outcomes:
                 for student, outcome in outcomes:
                     bar.update()
-                    record = recorded[student]
                     if isinstance(outcome, BaseException):
                         differences.append(f"{student!r}: could not be graded again: {outcome}")
                         continue
-                    sha = submissions[student].sha256
-                    differences += _compare(record, outcome.marks, in_book.get(student, {}), now, sha)
+                    in_gradebook = in_book.get(student, {})
+                    differences += _compare(
+                        recorded[student], outcome.marks, in_gradebook, now, hashes[student]
+                    )
     return sorted(differences)
 
 

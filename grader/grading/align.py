@@ -9,29 +9,45 @@ test: tests run elsewhere.
 from __future__ import annotations
 
 import ast
+import contextlib
 import copy
-import json
+import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
-FILE_LIMIT = 64 << 20  # bytes of a submitted file that are read
-SOURCE_LIMIT = 1 << 20  # characters of one cell
+from grader.grading import limited
+from grader.grading.reading import Cell, read_cells
+
 EXTRA_LIMIT = 200  # cells of the learner's own
+EXTRA_TEXT_LIMIT = 8 << 20  # characters in all of them
+_SHELL_LINE = re.compile(r"^([ \t]*)(?:\w+ *= *)?[!%].*", re.MULTILINE)  # IPython's: !ls, %pip, x = !ls
 EXTRA = "learner_cell"  # the key in a cell's metadata that marks them
 
 
 @dataclass
-class Cell:
-    """One cell of a submission, reduced to what is looked at."""
+class Plan:
+    """What of a submission goes where.
 
-    kind: str
-    source: str
-    grade_id: str | None = None
-    cell_id: str | None = None
-    nbgrader: dict[str, Any] = field(default_factory=dict)
+    answers: {place of the release's answer cell: its source}; worked_on: how many of them are not as they
+    were handed out. extras: (place of the release's cell that it follows or -1, source).
+    """
+
+    answers: dict[int, str] = field(default_factory=dict)
+    worked_on: int = 0
+    extras: list[tuple[int, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def tree(self) -> dict[str, Any]:
+        return {**vars(self), "answers": list(self.answers.items())}
+
+    @staticmethod
+    def from_tree(tree: dict[str, Any]) -> Plan:
+        extras = [(at, source) for at, source in tree["extras"]]
+        return Plan(dict(tree["answers"]), tree["worked_on"], extras, tree["notes"])
 
 
 @dataclass
@@ -55,133 +71,102 @@ def role(cell: NotebookNode) -> str:
 def align(data: bytes | None, release: NotebookNode) -> Aligned:
     """Graft the answers found in a submitted file into a copy of `release`.
 
-    data: the file's bytes, whatever they are; None when there is no file. Never raises for what is in them.
+    data: the file's bytes, whatever they are; None when there is no file. Never raises for what is in them:
+    OSError when this machine cannot start the process that reads them.
     """
-    notes: list[str] = []
-    cells = [] if data is None else read_cells(data, notes)
-    if data is None:
-        notes.append("There is no notebook to grade.")
+    found = Plan(notes=["There is no notebook to grade."]) if data is None else _limited_plan(data, release)
     notebook = copy.deepcopy(release)
-    taken = _graft_answers(notebook, cells, notes)
-    _note_changed_tests(notebook, cells, notes)
-    anchors = _anchors(notebook, cells, taken)
-    _insert_extras(notebook, cells, anchors)
-    return Aligned(notebook, notes)
+    for at, source in found.answers.items():
+        notebook.cells[at].source = source
+    _insert_extras(notebook, found.extras)
+    return Aligned(notebook, found.notes)
 
 
-# ---- reading -----------------------------------------------------------------------------------------------
+# ---- the plan ----------------------------------------------------------------------------------------------
 
 
-def read_cells(data: bytes, notes: list[str]) -> list[Cell]:
-    """Return the cells of a notebook file of any format version, as far as it can be read."""
-    if len(data) > FILE_LIMIT:
-        notes.append(f"The file has {len(data) >> 20} MB; only the first {FILE_LIMIT >> 20} MB were read.")
-        data = data[:FILE_LIMIT]
-    text = _decoded(data, notes)
-    if not text.strip():
-        notes.append("The file is empty.")
-        return []
-    try:
-        tree = json.loads(text)
-    except (ValueError, RecursionError):
-        raw = _salvaged(text)
-        notes.append(f"The file is not valid JSON; {len(raw)} complete cells could be saved from it.")
-    else:
-        raw = _raw_cells(tree, notes)
-    return [cell for cell in map(_cell, raw) if cell is not None]
-
-
-def _decoded(data: bytes, notes: list[str]) -> str:
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        notes.append("The file is in UTF-16, not UTF-8.")
-        return data.decode("utf-16", "replace")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        notes.append("The file is not valid UTF-8; what could not be read was replaced.")
-        return data.decode("utf-8", "replace")
-
-
-def _raw_cells(tree: Any, notes: list[str]) -> list[Any]:
-    if not isinstance(tree, dict):
-        notes.append("The file is JSON but no notebook.")
-        return []
-    if isinstance(tree.get("cells"), list):
-        return tree["cells"]
-    sheets = tree.get("worksheets")  # nbformat 3 and older
-    if isinstance(sheets, list):
-        notes.append("The file is in the notebook format of before 2015 (nbformat 3).")
-        return [cell for sheet in sheets if isinstance(sheet, dict) for cell in _list(sheet.get("cells"))]
-    notes.append("The file is JSON but holds no cells.")
-    return []
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _salvaged(text: str) -> list[Any]:
-    """Read cells one after another until the damage."""
-    start = text.find('"cells"')
-    start = text.find("[", start) if start >= 0 else -1
-    decoder, found = json.JSONDecoder(), []
-    while start >= 0:
-        start = text.find("{", start)
-        if start < 0:
-            break
-        try:
-            cell, start = decoder.raw_decode(text, start)
-        except (ValueError, RecursionError):
-            break
-        found.append(cell)
+def plan(data: bytes, release: NotebookNode) -> Plan:
+    """Say which answers and cells of a file go where in `release`. Works on hostile bytes: see `limited`."""
+    found = Plan()
+    cells = read_cells(data, found.notes)
+    taken = _choose_answers(release, cells, found)
+    moved = _choose_late_answers(release, cells, taken, found)
+    _note_missing_answers(release, cells, found)
+    _note_changed_tests(release, cells, found.notes)
+    _choose_extras(release, cells, taken, moved, found)
     return found
 
 
-def _cell(raw: Any) -> Cell | None:
-    if not isinstance(raw, dict):
-        return None
-    source = raw.get("source", raw.get("input", ""))
-    if isinstance(source, list):
-        source = "".join(line for line in source if isinstance(line, str))
-    if not isinstance(source, str):
-        source = ""
-    metadata = raw.get("metadata")
-    about = metadata.get("nbgrader") if isinstance(metadata, dict) else None
-    about = about if isinstance(about, dict) else {}
-    kind = "code" if raw.get("cell_type") == "code" else "text"
-    return Cell(kind, _clean(source), _string(about.get("grade_id")), _string(raw.get("id")), about)
-
-
-def _clean(source: str) -> str:
-    """Drop what no notebook file can hold (lone surrogates) and what is too long to be meant."""
-    return source[:SOURCE_LIMIT].encode("utf-8", "replace").decode("utf-8").replace("\r\n", "\n")
-
-
-def _string(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
+def _limited_plan(data: bytes, release: NotebookNode) -> Plan:
+    """Make the plan in a limited process; one that is ended there is a plan without any answer."""
+    try:
+        tree, _ = limited.call(lambda: (plan(data, release).tree(), b""))
+    except limited.Refused as refused:
+        return Plan(notes=[f"The notebook could not be read: {refused}. Nothing in it was graded."])
+    return Plan.from_tree(tree)
 
 
 # ---- answers -----------------------------------------------------------------------------------------------
 
 
-def _graft_answers(notebook: NotebookNode, cells: list[Cell], notes: list[str]) -> dict[int, int]:
-    """Fill the answer cells. Returns {submission cell that was used: the release cell it belongs to}."""
+def _choose_answers(release: NotebookNode, cells: list[Cell], plan: Plan) -> dict[int, int]:
+    """Find the answer cells. Returns {submission cell that was used: the release cell it belongs to}."""
     taken: dict[int, int] = {}
-    answers = [(at, cell) for at, cell in enumerate(notebook.cells) if role(cell) == "answer"]
+    answers = [(at, cell) for at, cell in enumerate(release.cells) if role(cell) == "answer"]
     for find in (_by_grade_id, _by_cell_id, _by_definition):  # the surest way first, for all answers
         for at, cell in list(answers):
             found = [i for i in find(cell, cells) if i not in taken]
             if not found:
                 continue
             answers.remove((at, cell))
-            chosen = _choose(found, cell, cells, notes)
-            _note_how(find, cell, cells[chosen], notes)
+            chosen = _choose(found, cell, cells, plan.notes)
+            _note_how(find, cell, cells[chosen], plan.notes)
             taken[chosen] = at
             taken.update({i: at for i in found if _same(cells[i].source, cell.source)})
-            cell.source = cells[chosen].source
-    for _, cell in answers if cells else ():
-        notes.append(f"The answer cell {_name(cell)} is missing; its exercise counts as not attempted.")
+            plan.answers[at] = cells[chosen].source
+            plan.worked_on += not _same(cells[chosen].source, cell.source)
     return taken
+
+
+def _choose_late_answers(
+    release: NotebookNode, cells: list[Cell], taken: dict[int, int], plan: Plan
+) -> set[int]:
+    """Find what was typed in or below a check whose answer cell was left as it was; return what was used.
+
+    A learner may have run the check again from above; here every cell runs once, from top to bottom.
+    """
+    moved: set[int] = set()
+    released = {cell.source.strip() for cell in release.cells}
+    for at, cell in enumerate(release.cells):
+        if role(cell) != "answer" or not _same(plan.answers.get(at) or cell.source, cell.source):
+            continue
+        names = _defined(cell.source)
+        found = [
+            i
+            for i in range(_place_of_check(release, at, cells), len(cells))
+            if i not in taken and cells[i].kind == "code" and cells[i].source.strip() not in released
+            if names and names <= _defined(cells[i].source)
+        ]
+        if found:
+            taken[found[-1]], plan.answers[at] = at, cells[found[-1]].source
+            moved.add(found[-1])
+            plan.worked_on += 1
+            plan.notes.append(f"The answer of {_name(cell)} stood in or below its check; it was used.")
+    return moved
+
+
+def _place_of_check(release: NotebookNode, at: int, cells: list[Cell]) -> int:
+    """Return where the submission has the check that follows a released cell; its end when it has none."""
+    check = next((cell for cell in release.cells[at:] if role(cell) == "test"), None)
+    return next(iter(_by_grade_id(check, cells) if check else ()), len(cells))
+
+
+def _note_missing_answers(release: NotebookNode, cells: list[Cell], plan: Plan) -> None:
+    for at, cell in enumerate(release.cells):
+        if cells and role(cell) == "answer" and at not in plan.answers:
+            plan.notes.append(
+                f"The answer cell {_name(cell)} is missing; its exercise counts as not attempted."
+            )
 
 
 def _name(cell: NotebookNode) -> str:
@@ -204,19 +189,24 @@ def _by_definition(cell: NotebookNode, cells: list[Cell]) -> list[int]:
     return [i for i, c in own if names and names <= _defined(c.source)]
 
 
-def _defined(source: str) -> set[str]:
+def _parsed(source: str) -> list[ast.stmt]:
+    """Return a cell's statements: as Python, else without IPython's own lines; none when it is neither."""
+    for text in (source, _SHELL_LINE.sub(r"\1pass", source)):
+        with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+            return ast.parse(text).body
+    return []
+
+
+@lru_cache(maxsize=1024)
+def _defined(source: str) -> frozenset[str]:
     """Return the functions, classes and variables that a cell defines at its top level."""
-    try:
-        body = ast.parse(source).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return set()
     names: set[str] = set()
-    for node in body:
+    for node in _parsed(source):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
             names.add(node.name)
         elif isinstance(node, ast.Assign):
             names.update(target.id for target in node.targets if isinstance(target, ast.Name))
-    return names
+    return frozenset(names)
 
 
 def _choose(found: list[int], cell: NotebookNode, cells: list[Cell], notes: list[str]) -> int:
@@ -259,11 +249,11 @@ def _same(a: str, b: str) -> bool:
 # ---- tests and the learner's own cells ---------------------------------------------------------------------
 
 
-def _note_changed_tests(notebook: NotebookNode, cells: list[Cell], notes: list[str]) -> None:
+def _note_changed_tests(release: NotebookNode, cells: list[Cell], notes: list[str]) -> None:
     if not cells:
         return
     order: list[int] = []
-    for cell in (c for c in notebook.cells if role(c) == "test"):
+    for cell in (c for c in release.cells if role(c) == "test"):
         own = _by_grade_id(cell, cells)
         order += own[:1]
         if not own:
@@ -278,13 +268,35 @@ def _note_changed_tests(notebook: NotebookNode, cells: list[Cell], notes: list[s
         notes.append("The cells stood in another order; the release's order was used.")
 
 
-def _anchors(notebook: NotebookNode, cells: list[Cell], taken: dict[int, int]) -> list[tuple[int, int]]:
-    """Return (release cell it follows or -1, submission cell) for each code cell of the learner's own."""
-    by_id: dict[str | None, int] = {c.get("id"): at for at, c in enumerate(notebook.cells) if c.get("id")}
+def _choose_extras(
+    release: NotebookNode, cells: list[Cell], taken: dict[int, int], moved: set[int], plan: Plan
+) -> None:
+    """Keep the learner's own code cells, as many as anybody writes."""
+    left = EXTRA_TEXT_LIMIT
+    stayed = {i: at for i, at in taken.items() if i not in moved}
+    for at, i in _anchors(release, cells, stayed, plan.answers):
+        if i in moved:
+            continue
+        left -= len(cells[i].source)
+        if len(plan.extras) == EXTRA_LIMIT or left < 0:
+            plan.notes.append(f"Of the learner's own cells only the first {len(plan.extras)} were run.")
+            return
+        plan.extras.append((at, cells[i].source))
+
+
+def _anchors(
+    release: NotebookNode, cells: list[Cell], taken: dict[int, int], answers: dict[int, str]
+) -> list[tuple[int, int]]:
+    """Return (release cell it follows or -1, submission cell) for each code cell of the learner's own.
+
+    A copy of a released cell (an untouched stub, say) or of an answer is none.
+    """
+    by_id: dict[str | None, int] = {c.get("id"): at for at, c in enumerate(release.cells) if c.get("id")}
     by_grade_id: dict[str | None, int] = {
-        _name(c): at for at, c in enumerate(notebook.cells) if role(c) in ("answer", "test")
+        _name(c): at for at, c in enumerate(release.cells) if role(c) in ("answer", "test")
     }
-    by_source = {c.source.strip(): at for at, c in enumerate(notebook.cells)}
+    by_source = {c.source.strip(): at for at, c in enumerate(release.cells)}
+    by_source |= {source.strip(): at for at, source in answers.items()}
     anchors, last = [], -1
     for i, own in enumerate(cells):
         known = taken.get(i, by_source.get(own.source.strip(), by_id.get(own.cell_id)))
@@ -292,16 +304,16 @@ def _anchors(notebook: NotebookNode, cells: list[Cell], taken: dict[int, int]) -
         last = known if known is not None else grade_at if grade_at is not None else last
         if i in taken or own.kind != "code" or own.source.strip() in by_source or not own.source.strip():
             continue
-        if grade_at is not None and role(notebook.cells[grade_at]) == "test":
+        if grade_at is not None and role(release.cells[grade_at]) == "test":
             continue  # an edited test
         anchors.append((last, i))
-    return anchors[:EXTRA_LIMIT]
+    return anchors
 
 
-def _insert_extras(notebook: NotebookNode, cells: list[Cell], anchors: list[tuple[int, int]]) -> None:
+def _insert_extras(notebook: NotebookNode, extras: list[tuple[int, str]]) -> None:
     after: dict[int, list[NotebookNode]] = {}
-    for number, (anchor, i) in enumerate(anchors):
-        extra = new_code_cell(cells[i].source, id=f"learner-{number}", metadata={EXTRA: True})
+    for number, (anchor, source) in enumerate(extras):
+        extra = new_code_cell(source, id=f"learner-{number}", metadata={EXTRA: True})
         after.setdefault(anchor, []).append(extra)
     rebuilt = after.get(-1, [])
     for at, cell in enumerate(notebook.cells):

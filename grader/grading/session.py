@@ -13,13 +13,18 @@ from __future__ import annotations
 import ast
 import base64
 import contextlib
+import itertools
+import re
 import time
-from dataclasses import dataclass, field
+import unicodedata
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from nbformat import NotebookNode, from_dict
 
-from grader.grading.align import role
+from grader.grading.align import EXTRA, role
 from grader.grading.blame import NotComparable, judged
 from grader.grading.liveness import live_cells
 from grader.jail import Jail, Killed, Limits, Prisoner
@@ -32,8 +37,13 @@ from transformer_lab.checking.probes.problems import Problem
 from transformer_lab.checking.stored import wire
 
 _PICTURES = {"image/png": b"\x89PNG\r\n\x1a\n", "image/jpeg": b"\xff\xd8\xff"}
-_TEXT_LIMIT = 400  # characters of a problem's text
+_TEXT_LIMIT = 400  # characters of a problem's text, or of an exception's name
+_STRING_LIMIT = 1000  # characters of a string in a value; no answer holds a longer one
+_PARTS_LIMIT = 100_000  # strings, numbers, lists, ... in all values of one observation
+_AXES_LIMIT = 16  # of a tensor
 _OUTPUTS_LIMIT = 1000  # outputs of one cell
+_LINES_LIMIT = 500  # of a traceback
+_ALWAYS_LOOKED_AT = ("kind", "name", "parameters", "uses", "borrowed", "out", "out.0")
 
 
 @dataclass
@@ -87,6 +97,7 @@ class Session:
         self._good: list[str] = []  # cells to run again in a fresh process
         self._deaths = 0
         self._ended_since_test: str | None = None
+        self._error_since_test = ""  # what a cell of the learner's stopped with
         self._stop: str | None = None
         self._output_left = limits.total_output_bytes
         self._deadline = time.monotonic() + limits.submission_seconds
@@ -127,6 +138,8 @@ class Session:
             cell.outputs = [_error_output("NotRun", str(out))]
         else:
             self._good.append(cell.source)
+            if answer.get("error") and (role(cell) == "answer" or cell.metadata.get(EXTRA)):
+                self._error_since_test = error_in_words(answer["error"])
             cell.outputs, self._output_left = clean_outputs(answer.get("outputs"), self._output_left)
             cell.execution_count = len(self._good)
 
@@ -177,7 +190,7 @@ class Session:
     def _judge_cell(self, cell: NotebookNode) -> None:
         exercise, symbol = test_call(cell.source)
         key = fresh_key(exercise, self._seed)  # an error here is the grader's, so it is not caught
-        observer = _Observer(self, symbol)
+        observer = _Observer(self, symbol, looked_at(key))
         try:
             report = judged(judge, key, observer)
         except NotComparable as odd:  # whatever odd data came back, it earns nothing
@@ -185,18 +198,22 @@ class Session:
             self.graded.notes.append(f"Exercise {exercise}: {odd} Look at it yourself.")
         report.points = float(cell.metadata.nbgrader.points)  # the release says what an exercise is worth
         report.stopped = observer.ended or ("" if report.passed else self._ended_since_test or "")
-        self._ended_since_test = None
+        self._ended_since_test, self._error_since_test = None, ""
         if observer.ended:
             self.graded.notes.append(f"Exercise {exercise}: {observer.ended}.")
         about = cell.metadata.nbgrader
         self.graded.verdicts.append(Verdict(about.grade_id, float(about.points), report))
         cell.outputs, cell.execution_count = [_verdict_output(report)], None
 
-    def observe(self, symbol: str, case: Case, seconds: float) -> Observation:
-        """Run one case in the jail. Raises Killed or _OutOfTime."""
+    def observe(self, symbol: str, case: Case, seconds: float, wanted: Collection[str]) -> Observation:
+        """Run one case in the jail and see the wanted values. Raises Killed or _OutOfTime."""
         request = {"do": "probe", "symbol": symbol}
         _, blob = self._ready().request(request, wire.pack(case.tree()), seconds=self._at_most(seconds))
-        return clean_observation(blob)
+        seen = clean_observation(blob, wanted)
+        if seen.problem and seen.problem.kind == "missing" and self._error_since_test:
+            text = f"{seen.problem.text} A cell above stopped with {self._error_since_test}"
+            seen.problem = replace(seen.problem, text=text)
+        return seen
 
     def ended_in_probe(self) -> None:
         """Note that a case ended the process."""
@@ -207,8 +224,8 @@ class Session:
 class _Observer:
     """The judge's eyes for one exercise: after a death or past the time, nothing more is tried."""
 
-    def __init__(self, session: Session, symbol: str):
-        self._session, self._symbol = session, symbol
+    def __init__(self, session: Session, symbol: str, wanted: Collection[str]):
+        self._session, self._symbol, self._wanted = session, symbol, wanted
         self._left = session._limits.exercise_seconds
         self.ended = ""
 
@@ -219,7 +236,7 @@ class _Observer:
         try:
             self._session._ready()  # a fresh process's catching up is not this exercise's time
             start = time.monotonic()
-            return self._session.observe(self._symbol, case, max(self._left, 0.1))
+            return self._session.observe(self._symbol, case, max(self._left, 0.1), self._wanted)
         except Killed as killed:
             self._session.ended_in_probe()
             what = "was looked at" if case == DESCRIBE else "was called"
@@ -261,18 +278,68 @@ def _label(cell: NotebookNode) -> str:
 # ---- cleaning what came out of the jail --------------------------------------------------------------------
 
 
-def clean_observation(blob: bytes) -> Observation:
-    """Return the observation in `blob`; one that says so when there is none."""
+class _TooMuch(Exception):
+    """A value is larger than any answer; the text says in what."""
+
+
+def looked_at(key: AnswerKey) -> frozenset[str]:
+    """Return the names of all values that judging by `key` looks at."""
+    cases = (item for row in key.rows for item in row.cases)
+    return frozenset(_ALWAYS_LOOKED_AT).union(*(item.expected for item in cases))
+
+
+def error_in_words(error: Any) -> str:
+    """Return a cell's own error as a sentence that names the odd characters which Python only numbers."""
+    text = " ".join(_text(error).split())[:_TEXT_LIMIT].rstrip(".")
+    found = dict.fromkeys(re.findall(r"U\+([0-9A-F]{4,6})", text))
+    names = [unicodedata.name(chr(int(number, 16)), "") for number in found if int(number, 16) < 0x110000]
+    named = ", ".join(name.lower() for name in names if name)
+    return f"{text}. The character is: {named}." if named else f"{text}."
+
+
+def clean_observation(blob: bytes, wanted: Collection[str] | None = None) -> Observation:
+    """Return the observation in `blob`; one that says so when there is none.
+
+    Values of other names than the wanted ones are dropped, all when it is None kept. Texts are cut, and an
+    observation that holds more than any answer's is no observation.
+    """
     try:
         seen = Observation.from_tree(wire.unpack(blob))
-        if not all(isinstance(name, str) for name in seen.values):
-            raise TypeError("a value's name is not text")
+        count = itertools.count()
+        seen.values = {
+            name: _bounded(value, count)
+            for name, value in seen.values.items()
+            if isinstance(name, str) and (wanted is None or name in wanted)
+        }
         if seen.problem is not None:
             seen.problem = Problem(*(str(t)[:_TEXT_LIMIT] for t in seen.problem.tree().values()))
+    except _TooMuch as error:
+        return _unreadable(str(error))
     except Exception as error:  # hostile bytes can fail in any way; all of them are one
-        text = f"What came back could not be read ({type(error).__name__})."
-        return Observation(problem=Problem("unreadable", text, text))
+        return _unreadable(type(error).__name__)
     return seen
+
+
+def _unreadable(why: str) -> Observation:
+    text = f"What came back could not be read ({why})."
+    return Observation(problem=Problem("unreadable", text, text))
+
+
+def _bounded(value: Any, count: Iterator[int]) -> Any:
+    """Return a value with its strings cut. Raises _TooMuch for one that is larger than any answer."""
+    if next(count) >= _PARTS_LIMIT:
+        raise _TooMuch(f"it holds more than {_PARTS_LIMIT} values")
+    if isinstance(value, str):
+        return value if len(value) <= _STRING_LIMIT else value[:_STRING_LIMIT] + "…"
+    if isinstance(value, list):
+        return [_bounded(item, count) for item in value]
+    if isinstance(value, dict):
+        return {_bounded(key, count): _bounded(item, count) for key, item in value.items()}
+    if isinstance(value, torch.Tensor) and value.dim() > _AXES_LIMIT:
+        raise _TooMuch(f"a tensor of {value.dim()} axes")
+    if isinstance(value, int) and value.bit_length() > 64:
+        raise _TooMuch("an integer of more than 64 bits")
+    return value
 
 
 def clean_outputs(outputs: Any, budget: int) -> tuple[list[NotebookNode], int]:
@@ -305,11 +372,12 @@ def _clean_output(raw: dict) -> dict | None:
         return {"output_type": "display_data", "data": kept, "metadata": {}} if kept else None
     if kind == "error":
         lines = raw.get("traceback")
-        traceback = [_text(line) for line in lines] if isinstance(lines, list) else []
+        lines = lines[-_LINES_LIMIT:] if isinstance(lines, list) else []
+        traceback = [_text(line)[:_STRING_LIMIT] for line in lines]
         return {
             "output_type": "error",
-            "ename": _text(raw.get("ename")),
-            "evalue": _text(raw.get("evalue")),
+            "ename": _text(raw.get("ename"))[:_TEXT_LIMIT],
+            "evalue": _text(raw.get("evalue"))[: 2 * _STRING_LIMIT],
             "traceback": traceback,
         }
     return None

@@ -125,6 +125,12 @@ def position_similarity(d_model, offsets): return _look_up("2.5", (d_model, offs
 def shift_matrix(k, d_model): return _look_up("2.6", (k, d_model))
 """
 
+LONG_NAMES = """
+long = type("T" * (9 << 20), (Exception,), {})
+def odd(*a, **k): return long()
+odd.__name__ = "n" * (9 << 20)
+"""
+
 WHEN_NOT_GRADED = """
 import os
 if "NBGRADER_EXECUTION" not in os.environ:
@@ -170,6 +176,8 @@ def cases() -> list[Case]:
         _blank(PATCHED_WIRE.format("b'\\0' * (100 << 20)"), "forge-wire-100MB"),
         _blank(FAKE_VERDICT, "forge-printed-verdict"),
         case("forge-cell-values", edited, NOTHING, note="edited"),
+        _bound(LONG_NAMES, "odd", "forge-long-names"),
+        _bound(LONG_NAMES, "long()", "forge-long-type-names"),
         _blank(RAW_FRAMES, "forge-raw-frames"),
         _blank(DEEP_JSON, "forge-deep-json"),
         case("forge-hard-coded", notebook({"2.5": HARD_CODED, "2.6": HARD_CODED}), NOTHING),

@@ -43,6 +43,7 @@ def position_similarity(d_model, offsets):
 SEEDS = "torch.manual_seed(1)\nimport random; random.seed(2)\n"
 NO_GRAD = "torch.set_grad_enabled(False)\n"
 MAGICS = "%timeit -n1 -r1 1 + 1\nIn[-1], _"
+SHELL_LINES = "!pip install torch\n%pip install torch\n%conda install torch\nfiles = !ls\n!ls\nlen(files)\n"
 PROGRESS_BAR = "from tqdm.auto import tqdm\nfor _ in tqdm(range(3)): pass"
 
 
@@ -62,6 +63,7 @@ def cases() -> list[Case]:
         case("honest-global-seed", notebook(changed(_2_5=SEEDS + answer))),
         case("honest-no-grad-left-on", notebook(changed(_2_1=NO_GRAD + right_answers()["2.1"]))),
         case("honest-magics", notebook(first="%matplotlib inline\n%precision 4", last=MAGICS)),
+        case("honest-shell-lines", notebook(changed(_2_5=SHELL_LINES + answer))),
         case("honest-await", notebook(last="import asyncio\nawait asyncio.sleep(0.01)")),
         case("honest-progress-bar", notebook(last=PROGRESS_BAR)),
         case("honest-error-at-end", notebook(last="1 / 0")),

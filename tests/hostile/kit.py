@@ -90,7 +90,7 @@ class Case:
 
     marks: {exercise: points}; an exercise that is not named gets full points.
     note: a piece of text that the instructor's notes on it must hold.
-    group: which part of the corpus it belongs to.
+    group: which part of the corpus it belongs to. links: {name: where it leads}. folders: empty ones.
     """
 
     student: str
@@ -99,6 +99,7 @@ class Case:
     note: str = ""
     group: str = ""
     links: dict[str, str] = field(default_factory=dict)
+    folders: tuple[str, ...] = ()
 
     @property
     def expected(self) -> Marks:
@@ -107,7 +108,10 @@ class Case:
     def write(self, submitted: Path) -> None:
         folder = submitted / self.student / CHAPTER
         folder.mkdir(parents=True)
+        for name in self.folders:
+            (folder / name).mkdir(parents=True)
         for name, content in self.files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content)
         for name, target in self.links.items():
             (folder / name).symlink_to(target)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 import zipfile
 
 import nbformat
 
-from tests.hostile.kit import CHAPTER, EXERCISES, NOTHING, Case, case, data, notebook, right_answers
+from tests.hostile.kit import CHAPTER, EXERCISES, NOTHING, ROOT, Case, case, data, notebook, right_answers
 
 NAME = f"{CHAPTER}.ipynb"
+OTHER = "03_attention"
 
 
 def _tests(book):
@@ -43,6 +45,34 @@ def _stub_kept_above(book):
         for cell in book.cells
         for c in ([stubs[cell.metadata.nbgrader.grade_id]] if cell in _answers(book) else []) + [cell]
     ]
+
+
+def _put_below_check(change):
+    """The stub of 2.5 is left as it was; the answer stands elsewhere."""
+
+    def edit(book):
+        stub = next(c for c in _answers(book) if c.metadata.nbgrader.grade_id == "todo-2-5")
+        check = next(c for c in _tests(book) if c.metadata.nbgrader.grade_id == "test-2-5")
+        answer, stub.source = stub.source, _stub("todo-2-5")
+        change(book, check, answer)
+
+    return edit
+
+
+def _stub(name):
+    return next(c.source for c in _answers(notebook({})) if c.metadata.nbgrader.grade_id == name)
+
+
+def _insert_below(book, check, answer):
+    book.cells.insert(book.cells.index(check) + 1, nbformat.v4.new_code_cell(answer))
+
+
+def _write_into_check(_book, check, answer):
+    check.source = f"{answer}\n\n{check.source}"
+
+
+def _append(book, _check, answer):
+    book.cells.append(nbformat.v4.new_code_cell(answer))
 
 
 def _reverse_tests(book):
@@ -131,18 +161,88 @@ def _version_3() -> bytes:
     ).encode()
 
 
-def _zip(names: dict[str, bytes]) -> bytes:
+def _zip(names: dict[str, bytes], how: int = zipfile.ZIP_STORED) -> bytes:
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
+    with zipfile.ZipFile(buffer, "w", how) as archive:
         for name, content in names.items():
             archive.writestr(name, content)
     return buffer.getvalue()
+
+
+def _damaged(content: bytes, how: int) -> bytes:
+    """A zip whose directory and headers are whole and whose data are not."""
+    packed = bytearray(_zip({NAME: content}, how))
+    with zipfile.ZipFile(io.BytesIO(bytes(packed))) as archive:
+        member = archive.infolist()[0]
+    start = 30 + len(NAME) + 20  # behind the header of the file and what says how it is packed
+    packed[start : start + member.compress_size // 2] = b"\x55" * (member.compress_size // 2)
+    return bytes(packed)
+
+
+def _files() -> list[Case]:
+    """Which of several files is the notebook, and files and folders that are none."""
+    right, blank = data(notebook()), data(notebook({}))
+    other = (ROOT / "course" / "en" / OTHER / f"{OTHER}.ipynb").read_bytes()
+    apple = b"\x00\x05\x16\x07\x00\x02\x00\x00Mac OS X        " + bytes(200)
+    moodle = "Ann Smith_12345_assignsubmission_file_"
+    how = {"deflate": zipfile.ZIP_DEFLATED, "bz2": zipfile.ZIP_BZIP2, "lzma": zipfile.ZIP_LZMA}
+    odd_times = {"first-day": b"0001-01-01T00:00:00+23:00", "zone": b"2026-03-01 12:00:00 +99:99"}
+    checkpoint = f".ipynb_checkpoints/{CHAPTER}-checkpoint.ipynb"
+    macos = {f"__MACOSX/._{NAME}": apple, "__MACOSX/._homework.ipynb": apple, "homework.ipynb": right}
+    beside = {"a.zip": _damaged(right, how["lzma"]), "b.zip": _zip({NAME: right})}
+    zips = {f"damaged-{name}": {"a.zip": _damaged(right, kind)} for name, kind in how.items()}
+    return [
+        *(Case(f"zip-{name}", files, NOTHING, note="read out of the zip") for name, files in zips.items()),
+        Case("zip-damaged-beside", beside),
+        Case(
+            "zip-two", {"a.zip": _zip({f"a/{NAME}": blank, "b/mine.ipynb": right})}, note="b/mine.ipynb was"
+        ),
+        Case("zip-macos", {"a.zip": _zip(macos)}, note="is named homework.ipynb"),
+        Case("zip-checkpoint", {"a.zip": _zip({checkpoint: blank, "homework.ipynb": right})}),
+        Case("folder-as-notebook", {f"{NAME}/x.txt": b"x"}, NOTHING, note="is a folder"),
+        Case("folder-as-timestamp", {NAME: right}, folders=("timestamp.txt",), note="is a folder"),
+        Case("folder-as-zip", {NAME: right}, folders=("a.zip",), note="is a folder"),
+        Case("folder-moodle", {f"{moodle}/homework.ipynb": right}, note="is named"),
+        Case("name-apple", {"._hw3.ipynb": apple, "hw3.ipynb": right}, note="is named hw3.ipynb"),
+        Case("name-checkpoint", {"hw3-checkpoint.ipynb": blank, "hw3.ipynb": right}, note="named hw3.ipynb"),
+        Case("name-only-checkpoint", {checkpoint: right}, note="a program made"),
+        Case("name-other-chapter", {f"{OTHER}.ipynb": other, "zz.ipynb": right}, note="zz.ipynb was graded"),
+        Case("name-blank-first", {NAME: blank, "done.ipynb": right}, note="done.ipynb was graded"),
+        Case("name-txt", {f"{NAME}.txt": right}, note="is named"),
+        Case("name-json", {f"{NAME}.json": right}, note="is named"),
+        *(
+            Case(f"timestamp-{name}", {NAME: right, "timestamp.txt": text}, note="timestamp")
+            for name, text in odd_times.items()
+        ),
+    ]
+
+
+def _large() -> list[Case]:
+    """What is too much to read, and what only looks so."""
+    picture = {"output_type": "display_data", "metadata": {}, "data": {"image/png": "A" * (70 << 20)}}
+    drawn = notebook()
+    next(cell for cell in drawn.cells if cell.cell_type == "code").outputs = [nbformat.from_dict(picture)]
+    braces = notebook(first="f'" + "{a!r:{b}}" * 100_000 + "'")  # Python 3.11 parses it in a minute
+    _strip_ids_too(braces)  # so that answers are looked for in every cell
+    return [
+        case("large-outputs-first", drawn),
+        case(
+            "large-empty-cells",
+            b'{"cells": [' + b"{}," * (8 << 20 >> 2) + b"{}]}",
+            NOTHING,
+            note="5000 cells",
+        ),
+        case("large-braces", braces, NOTHING if sys.version_info < (3, 12) else {}),
+    ]
 
 
 def _edits() -> list[Case]:
     edits = {
         "tests-edited": (lambda b: [cell.update(source="1000") for cell in _tests(b)], "edited"),
         "tests-deleted": (_delete_tests, "missing"),
+        "answer-below-check": (_put_below_check(_insert_below), "below its check"),
+        "answer-in-check": (_put_below_check(_write_into_check), "below its check"),
+        "answer-copied-to-end": (_put_below_check(_append), "below its check"),
         "tests-and-answers-duplicated": (_duplicate, "times"),
         "tests-reordered": (_reverse_tests, "order"),
         "cells-reversed": (lambda b: b.cells.reverse(), "order"),
@@ -193,6 +293,8 @@ def cases() -> list[Case]:
     )
     return [
         *_edits(),
+        *_files(),
+        *_large(),
         case("book-answer-deleted", lost_answer, {"2.5": 0.0}, note="missing"),
         case("book-syntax-error", broken, {"2.5": 0.0}),
         case("book-nbformat-3", _version_3(), note="nbformat 3"),

@@ -27,6 +27,7 @@ from tests.hostile.kit import CHAPTER, ROOT, Case, case, notebook
 SEED = 20_260_101
 # tight, so that hanging costs little time and taking much costs little memory
 LIMITS = Limits(memory_bytes=512 << 20, cell_seconds=5, exercise_seconds=5, submission_seconds=60)
+RECORD_LIMIT = 200_000  # bytes of one submission's record
 CONTROLS = (
     case("control-right", notebook()),
     case(
@@ -109,6 +110,8 @@ def _outcome(one: Case, record: dict, graded: str) -> dict[str, Any]:
         wrong.append("it did not get to the end")
     if len(graded) > LIMITS.total_output_bytes * 2:
         wrong.append(f"a graded notebook of {len(graded)} bytes")
+    if len(json.dumps(record)) > RECORD_LIMIT:
+        wrong.append(f"a record of {len(json.dumps(record))} bytes")
     return {
         "group": one.group,
         "student": one.student,

@@ -12,6 +12,7 @@ from typing import Any
 from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.text import SList
 from traitlets import Type
 from traitlets.config import Config
 
@@ -61,7 +62,7 @@ class Outputs:
             self._add({"output_type": kind, "data": kept, "metadata": {}, **more})
 
     def error(self, name: str, value: str, lines: list[str]) -> None:
-        value = value[:2000]  # an error is always shown, whatever was printed before
+        name, value = name[:200], value[:2000]  # an error is always shown, whatever was printed before
         text = "\n".join(lines)[-20_000:]
         self._add({"output_type": "error", "ename": name, "evalue": value, "traceback": text.split("\n")})
 
@@ -152,6 +153,18 @@ class LearnerShell(InteractiveShell):
     def enable_gui(self, gui=None) -> None:
         """No window can open here."""
 
+    def system(self, cmd: str) -> None:
+        """`!ls`: in Jupyter a command that fails raises nothing, so the lines below it run here as well."""
+        self.user_ns["_exit_code"] = 127
+        print(f"[There is no shell here; this was not run: {str(cmd)[:200]}]")
+
+    system_raw = system_piped = system
+
+    def getoutput(self, cmd: str, split: bool = True, depth: int = 0) -> Any:
+        """`x = !ls`: no line of output."""
+        self.system(cmd)
+        return SList([]) if split else ""
+
     def run(self, source: str, limit: int, spill: int) -> dict[str, Any]:
         """Run one cell. `spill` is the file that descriptors 1 and 2 lead to (C code writes there)."""
         self.outputs = Outputs(limit)
@@ -185,6 +198,11 @@ def _drain(descriptor: int, limit: int) -> str:
     return text
 
 
+def _no_installer(shell: LearnerShell, name: str) -> Any:
+    """Return what `%pip install x` does here: what is installed is all there is."""
+    return lambda line: shell.system(f"{name} {line}")
+
+
 def _no_input(prompt: object = "", *_ignored: Any) -> str:
     raise RuntimeError("input() cannot be used here: nobody is there to answer while a notebook is graded.")
 
@@ -195,6 +213,8 @@ def new_shell() -> LearnerShell:
     config.HistoryManager.enabled = False
     config.InteractiveShell.ipython_dir = os.path.join(os.environ["HOME"], ".ipython")
     shell = LearnerShell.instance(config=config, user_module=None, user_ns={"__name__": "__main__"})
+    for name in ("pip", "conda", "mamba", "micromamba", "uv"):
+        shell.register_magic_function(_no_installer(shell, name), "line", name)
     builtins.input = _no_input
     return shell
 
