@@ -431,7 +431,7 @@ def test_without_isolation_is_possible_and_limits_stay():
 
 
 def test_a_jail_that_cannot_start_says_why(monkeypatch):
-    monkeypatch.setattr("grader.jail._visible", lambda: [["/nowhere", "/nowhere"]])
+    monkeypatch.setattr("grader.jail.outside._visible", lambda: [["/nowhere", "/nowhere"]])
     with pytest.raises(JailError, match="nowhere"), Jail(SMALL) as broken:
         broken.fork()
 
@@ -443,5 +443,5 @@ def test_a_jail_that_cannot_start_says_why(monkeypatch):
 def test_all_of_this_as_a_user_without_rights():
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-x", __file__]
     with open_scratch() as folder:
-        done = as_nobody([*command, f"--basetemp={folder}/base"], folder, 280)
+        done = as_nobody([*command, f"--basetemp={folder}/base"], folder)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]

@@ -44,7 +44,8 @@ def _conditions(course: Course, chapter: str, record: dict[str, Any]) -> Iterato
 def _is_it_still(course: Course, chapter: str, record: dict[str, Any]) -> str:
     if record["student"] not in intake.students(course.submitted(), chapter):
         return " (no longer in the folder)"
-    now = intake.read_submission(course.submitted(), record["student"], chapter).sha256
+    release = course.release(chapter)
+    now = intake.read_submission(course.submitted(), record["student"], chapter, release).sha256
     return "" if now == record["submission"] else " (another one lies in the folder now)"
 
 

@@ -189,7 +189,7 @@ def _this_run(
         _check_resumable(last, exercises_hash(chapter, release), isolated, seed)
         return last
     begun = new_run(chapter, new_seed() if seed is None else seed, release, isolated)
-    begun["handed_in"] = handed_in(course.submitted(), chapter, chosen)
+    begun["handed_in"] = handed_in(course.submitted(), chapter, chosen, release)
     records.append(begun)
     return begun
 

@@ -6,6 +6,7 @@ them. So it is used for what was handed in before anybody could have seen it, an
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,9 +17,17 @@ from grader.judging.judge import new_seed
 _SHORT = 16  # hexadecimal digits of a hash: enough to tell one student's submissions apart
 
 
-def handed_in(submitted: Path, chapter: str, students: Iterable[str]) -> dict[str, str]:
-    """Return {student: the beginning of the submission's hash}, for the line that a run begins with."""
-    return {s: intake.read_submission(submitted, s, chapter).sha256[:_SHORT] for s in students}
+def handed_in(submitted: Path, chapter: str, students: Iterable[str], release: bytes) -> dict[str, str]:
+    """Return {student: the beginning of the submission's hash}, for the line that a run begins with.
+
+    One that cannot be read is left out here; who grades it tells why.
+    """
+    found = {}
+    for student in students:
+        with contextlib.suppress(Exception):  # one submission never costs another
+            digest = intake.read_submission(submitted, student, chapter, release).sha256
+            found[student] = digest[:_SHORT]
+    return found
 
 
 class Seeds:
