@@ -187,6 +187,7 @@ class NotebookPage:
 
     def __init__(self, browser: Browser, lab: Lab, notebook: str, width: int = 1280, height: int = 900):
         self.page: Page = browser.new_page(viewport={"width": width, "height": height})
+        self.page.set_default_timeout(HANG * 1000)
         self.errors: list[str] = []
         self.page.on("console", self._note_message)
         self.page.on("pageerror", lambda error: self.errors.append(f"uncaught: {error}"))

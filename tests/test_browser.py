@@ -24,7 +24,6 @@ pytestmark = [
 TINY = '''
 import anywidget, ipywidgets, traitlets
 from IPython.display import display
-from tests.patience import HANG
 
 class Picture(anywidget.AnyWidget):
     _esm = """
