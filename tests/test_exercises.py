@@ -5,6 +5,8 @@ from pathlib import Path
 from grader.authoring.build import ROOT, chapters
 from grader.authoring.selftest import FRESH_SEEDS, chapter_results
 from grader.exercises import of_chapter
+from grader.exercises.ch08._common import writing_case
+from grader.exercises.draw import Draw
 from grader.judging.judge import new_seed
 
 
@@ -29,3 +31,11 @@ for _name in chapters():
     if of_chapter(_name):
         _made = _class_of(_name)
         globals()[_made.__name__] = _made
+
+
+def test_no_sentence_is_left_to_chance():
+    """Where two next tokens are equally likely, which is taken no contract says: right answers differ."""
+    for seed in range(200):
+        scores = writing_case(Draw(seed)).inputs["args"][0]["scores"]
+        best = scores.topk(2).values
+        assert (best[..., 0] > best[..., 1]).all(), seed

@@ -74,12 +74,21 @@ def gist(symbol: Any, case: Case) -> str:
 # ---- a language model to write with -----------------------------------------------------------------
 
 
+def _scores(draw: Draw, vocabulary: int, eos_id: int, ending: float) -> torch.Tensor:
+    """Scores [place, token there, next token] of which none has two best: which is taken, no contract says."""
+    while True:
+        scores = draw.normal(8, vocabulary, vocabulary)
+        scores[:, :, eos_id] += ending
+        best = scores.topk(2).values
+        if (best[..., 0] > best[..., 1]).all():
+            return scores
+
+
 def writing_case(draw: Draw, ending: float = 0.4, **more: Any) -> Case:
     """A model whose next token depends on the whole prefix; `ending` favours eos at every place alike."""
     vocabulary = draw.size(6, 7)
     bos_id, eos_id = (int(i) for i in draw.rng.permutation(np.arange(vocabulary))[:2])
-    scores = draw.normal(8, vocabulary, vocabulary)  # [place, token there, next token]
-    scores[:, :, eos_id] += ending
+    scores = _scores(draw, vocabulary, eos_id, ending)
     model = {"$": "scores of next tokens", "scores": scores, "bos_id": bos_id}
     max_len = more.pop("max_len", None) or draw.size(4, 6)
     return Case("function", {"args": [model, bos_id, eos_id], "kwargs": more | {"max_len": max_len}})
