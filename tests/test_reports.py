@@ -7,7 +7,9 @@ import io
 
 import pytest
 
-from grader.classroom.reports import Column, Row, canvas_csv, class_page, moodle_csv, safe
+from grader.classroom.class_page import class_page
+from grader.classroom.results import Column, Row
+from grader.classroom.tables import canvas_csv, moodle_csv, safe
 
 COLUMNS = [Column("test-2-1", "2.1", "PositionalEncoding", 8.0), Column("test-2-5", "2.5", "f", 3.0)]
 
