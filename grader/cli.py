@@ -1,5 +1,4 @@
-"""`python -m grader COMMAND`: build, selftest, demo, bench; init, collect, autograde, report, explain, regrade.
-"""
+"""`python -m grader COMMAND`, for authors (build, selftest, ...) and instructors (init, autograde, ...)."""
 
 from __future__ import annotations
 

@@ -122,14 +122,10 @@ def test_what_was_graded_is_recomputed_after_another_submission(course, capsys):
     assert "0 with another mark" in said and f"'ann': {regrade.OTHER_NOW}" in said
     assert regrading(course, "--student", "ann", "--explain") == 0
     page = capsys.readouterr().out
-    for part in (
-        "another one lies in the folder now",
-        "every mark is the same",
-        "  2      return offsets * 1.0",
-    ):
-        assert part.strip() in page, part
+    for part in ("another one lies in the folder now", "every mark is the same", "2      return offsets * 1"):
+        assert part in page, part
     record = Records(course.root, CHAPTER).latest()["ann"]
-    (item,) = [i for i in fresh_key("2.5", record["seed"]).rows[0].cases[:1]]
+    item = fresh_key("2.5", record["seed"]).rows[0].cases[0]
     assert f"given     args[1] = {in_words(item.case.inputs['args'][1])}" in page
     assert f"expected  out = {in_words(item.expected['out'])}" in page
     assert f"seed {record['seed']}, in a jail" in page

@@ -127,8 +127,8 @@ def _by_student(
         named = parse(member.filename)
         if named is None or named.kind != "file":
             if named is not None or is_notebook(member.filename):
-                what = f"it is no file but {named.kind}" if named else "it is not named as Canvas or Moodle do"
-                done.unmatched[member.filename] = what
+                what = f"is no file but {named.kind}" if named else "is not named as Canvas or Moodle do"
+                done.unmatched[member.filename] = f"it {what}"
             continue
         student = roster.whose(named)
         if student is None:
@@ -175,9 +175,7 @@ def _take(
         made.rename(target)
 
 
-def _names(
-    chapter: str, files: list[tuple[Named, zipfile.ZipInfo]]
-) -> Iterator[tuple[str, zipfile.ZipInfo]]:
+def _names(chapter: str, files: list[tuple[Named, zipfile.ZipInfo]]) -> Iterator[tuple[str, zipfile.ZipInfo]]:
     """Yield the name that each file gets. A single notebook gets the chapter's: platforms change its own."""
     notebooks = [named for named, _ in files if is_notebook(named.file)]
     used: set[str] = set()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from nbgrader.api import Gradebook
 from nbgrader.plugins.zipcollect import FileNameCollectorPlugin
@@ -14,6 +16,10 @@ class RosterCollector(FileNameCollectorPlugin):
     """Reads names as Canvas and Moodle give them. A regular expression of the instructor's own goes first."""
 
     _roster: Roster | None = None
+
+    def __init__(self, **options: Any):
+        super().__init__(**options)
+        self._count: Counter[str] = Counter()  # notebooks of each student: nbgrader ends at a second one
 
     def collect(self, submitted_file: str) -> dict[str, str] | None:
         """Return whose file it is, {"student_id", "file_id"}; None, and a warning, when nobody's."""
@@ -29,7 +35,9 @@ class RosterCollector(FileNameCollectorPlugin):
         if student is None:
             self.log.warning("Left out: %s", self._known().why_not(named))
             return None
-        return {"student_id": student, "file_id": f"{self.parent.coursedir.assignment_id}.ipynb"}
+        self._count[student] += 1
+        number = f"-{self._count[student]}" if self._count[student] > 1 else ""
+        return {"student_id": student, "file_id": f"{self.parent.coursedir.assignment_id}{number}.ipynb"}
 
     def _known(self) -> Roster:
         if self._roster is None:
