@@ -127,8 +127,9 @@ def _by_student(
         named = parse(member.filename)
         if named is None or named.kind != "file":
             if named is not None or is_notebook(member.filename):
-                what = f"is no file but {named.kind}" if named else "is not named as Canvas or Moodle do"
-                done.unmatched[member.filename] = f"it {what}"
+                done.unmatched[member.filename] = (
+                    f"it is no file but {named.kind}" if named else "it is not named as Canvas or Moodle do"
+                )
             continue
         student = roster.whose(named)
         if student is None:
