@@ -81,13 +81,8 @@ def as_user(
 
 
 def in_its_place(command: list[str], user: User, variables: dict[str, str], folder: Path) -> list[str]:
-    """Return the command line that root runs to run `command` as another user.
-
-    A private mount namespace opens the way to the Python installation (it may lie below /root, which others
-    may not enter); nothing outside the namespace changes.
-    """
+    """Return the command line that root runs to run `command` in `folder` as another user."""
     repository = Path(__file__).resolve().parents[1]
-    script = ["set -e", *_opened([Path(sys.base_prefix), Path(sys.prefix), repository], user.home)]
     plain = {
         "HOME": str(user.home),
         "TMPDIR": str(user.home),
@@ -103,9 +98,19 @@ def in_its_place(command: list[str], user: User, variables: dict[str, str], fold
         *("setpriv", f"--reuid={user.uid}", f"--regid={user.gid}"),
         *("--clear-groups", "--inh-caps=-all", "--no-new-privs"),
     ]
-    # the way is closed to what covers it, so the folder is entered once it is there again
-    script.append(f"cd {shlex.quote(str(folder))}")
-    script.append(shlex.join(["exec", *rights, *environment, *command]))
+    return with_python_for_all([*rights, *environment, *command], user.home, folder)
+
+
+def with_python_for_all(command: list[str], scratch: Path, folder: Path) -> list[str]:
+    """Return the command line that root runs so that all users reach this Python and this repository.
+
+    A private mount namespace opens the way (it may lie below /root, which others may not enter); nothing
+    outside the namespace changes. scratch: a folder of the test's own, where what is in the way is put aside.
+    """
+    repository = Path(__file__).resolve().parents[1]
+    script = ["set -e", *_opened([Path(sys.base_prefix), Path(sys.prefix), repository], scratch)]
+    script.append(f"cd {shlex.quote(str(folder))}")  # again: it may have been covered
+    script.append(shlex.join(["exec", *command]))
     return ["unshare", "--mount", "--propagation=private", "sh", "-c", "\n".join(script)]
 
 
