@@ -235,7 +235,7 @@ def test_a_library_softmax_is_refused_kindly():
 
 
 def test_more_than_chance_is_needed_to_fail_a_right_variance():
-    """Ten fresh cases: the mean of 200 runs stays within half of the tolerance."""
+    """Ten fresh cases: the mean of 180 runs stays within half of the tolerance."""
     for seed in range(10):
         case = variance_exercise._case(Draw(seed))
         seen = observe(score_variance, case).values

@@ -46,11 +46,24 @@ def on_this_machine(jobs: dict[str, Read], workers: int, isolated: bool = True) 
 
 
 def _new_pool(workers: int) -> ProcessPoolExecutor:
-    alone = threading.active_count() == 1  # a fork while another thread holds a lock would never get it
-    method = "fork" if alone and sys.platform.startswith("linux") else "spawn"
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context(method), _start_worker)
+    pool = ProcessPoolExecutor(workers, _context(), _start_worker)
     pool.submit(os.getpid)  # starts the workers
     return pool
+
+
+def _context() -> Any:
+    """Return how workers are started: forked from here where that is safe, else from a process kept for it.
+
+    A fork while another thread holds a lock would never get it. The process that is kept has one thread and
+    has imported torch once for all workers to come.
+    """
+    if not sys.platform.startswith("linux"):
+        return multiprocessing.get_context("spawn")
+    if threading.active_count() == 1:
+        return multiprocessing.get_context("fork")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["grader.classroom.forkserver"])
+    return context
 
 
 def _in_this_process(jobs: dict[str, Read]) -> Iterator[Result]:

@@ -414,7 +414,7 @@ grade("3.7", score_variance)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The check averages 200 runs of 500 samples and allows 4 %. Chance alone moves that average by about 0.5 %, so it does not fail a right answer.
+# The check averages 180 runs of 330 samples and allows 4 %. Chance alone moves that average by about 0.6 %, so it does not fail a right answer.
 #
 # Grey lines: what the derivation says. Points: what **your** function measured. Set *samples* to 10 to see how much chance is left.
 
