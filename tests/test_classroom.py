@@ -247,7 +247,8 @@ def test_resuming_by_another_protection_is_refused(course, capsys):
     assert len(Records(course.root, CHAPTER).lines()) == lines + 2, "what is refused leaves no line"
 
 
-def test_a_mark_is_recomputed_by_its_own_seed_and_protection(course, capsys):
+def test_a_mark_is_recomputed_by_its_own_seed_and_protection(course, capsys, monkeypatch):
+    monkeypatch.setattr(regrade, "cores", lambda: 1)  # a pool of its own for two would cost more than they do
     here = ["--course", str(course.root)]
     classroom.run(course, CHAPTER, students=["s00"], workers=1, seed=1, isolated=False, quiet=True)
     classroom.run(course, CHAPTER, students=["s01", "s03"], workers=1, seed=2, quiet=True)
