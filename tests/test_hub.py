@@ -50,7 +50,9 @@ MISSING = [
 ]
 pytestmark = [
     pytest.mark.timeout(HANG),
-    pytest.mark.skipif(bool(MISSING), reason=f"`make hub` brings what is missing: {', '.join(MISSING)}"),
+    pytest.mark.skipif(
+        bool(MISSING), reason=f"not here: {', '.join(MISSING)}. `make hub`, as root, installs a hub"
+    ),
 ]
 WRONG = "def position_similarity(d_model, offsets):\n    return offsets * 1.0"
 SETTINGS = """

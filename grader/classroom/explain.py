@@ -11,7 +11,7 @@ from nbgrader.api import Gradebook, MissingEntry
 from grader.classroom.course import Course
 from grader.classroom.records import Records
 from grader.classroom.regrade import once_more
-from grader.classroom.wording import rows_in_words
+from grader.classroom.wording import rows_in_words, why
 from grader.errors import UnknownName
 from grader.exercises import get
 from grader.grading import intake
@@ -119,7 +119,7 @@ def _exercise(
         if row.name in inputs:
             yield from _failure(inputs[row.name])
     if report["diagnosis"]:
-        yield f"  recognised: {report['diagnosis']}"
+        yield f"  recognised as {report['diagnosis']!r}: {why(report)}"
     if report["stopped"]:
         yield f"  stopped: {report['stopped']}"
 
