@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -28,12 +29,20 @@ jailed = pytest.mark.skipif(
 )
 
 
+@pytest.fixture(scope="module")
+def first(tmp_path_factory) -> Path:
+    """A class folder, made from another directory; nbgrader takes seconds for its gradebook."""
+    root = tmp_path_factory.mktemp("made")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        assert main(["init", "class"]) == 0
+    return root / "class"
+
+
 @pytest.fixture
-def made(tmp_path, monkeypatch) -> Path:
-    """A class folder, made from another directory."""
-    monkeypatch.chdir(tmp_path)
-    assert main(["init", "class"]) == 0
-    return tmp_path / "class"
+def made(tmp_path, first) -> Path:
+    """The same folder for each test, moved: it may lie anywhere."""
+    return shutil.copytree(first, tmp_path / "class")
 
 
 def command(root: Path, *arguments: str, before: Path | None = None) -> subprocess.CompletedProcess:
@@ -45,7 +54,8 @@ def command(root: Path, *arguments: str, before: Path | None = None) -> subproce
     )
 
 
-def test_it_holds_all_that_a_class_needs(made):
+def test_it_holds_all_that_a_class_needs(first):
+    made = first
     assert {p.name for p in made.iterdir()} == {
         "nbgrader_config.py",
         "solutions",
