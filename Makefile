@@ -19,7 +19,7 @@ PY := $(BIN)/python
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help env lab test quick lint build mutants demo bench
+.PHONY: help env lab test hub quick lint build mutants demo bench
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 16
@@ -35,6 +35,11 @@ test: lint ## everything that CI runs: lint, build --check, mutants --check, pyt
 	$(ONE_THREAD) $(PY) -m grader build --check
 	$(ONE_THREAD) $(PY) -m grader selftest --mutants --check
 	$(ONE_THREAD) $(PY) -m pytest $(ARGS)
+
+hub: env ## a real JupyterHub with three users, as root: install it and its proxy (needs npm), test a chapter's way
+	@$(PY) -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[hub]'
+	@npm install --silent --no-audit --no-fund --prefix .venv/hub configurable-http-proxy@5.3.0
+	$(ONE_THREAD) $(PY) -m pytest -n 0 tests/test_hub.py $(ARGS)
 
 quick: env ## an author's loop, in a minute: what is built, and every exercise on the recorded cases
 	$(PY) -m ruff check .

@@ -1,4 +1,4 @@
-"""`python -m grader COMMAND`: build, selftest, demo, bench; init, autograde, report, explain, regrade."""
+"""`python -m grader COMMAND`, for authors (build, selftest, ...) and instructors (init, autograde, ...)."""
 
 from __future__ import annotations
 
@@ -82,12 +82,20 @@ def _class_commands(commands: argparse._SubParsersAction) -> None:
         "--roster", type=Path, metavar="FILE.csv", help="id, first name, last name, email, lms_user_id"
     )
     init.set_defaults(run=_init)
+    taken = commands.add_parser("collect", help="take a download of Canvas or Moodle apart, by the roster")
+    taken.add_argument("download", type=Path, metavar="FILE.zip", help="all submissions, as downloaded")
+    _where(taken)
+    taken.set_defaults(run=_collect)
     grade = commands.add_parser(
         "autograde", help="grade a chapter for a whole class, each submission in a jail"
     )
     _where(grade)
     grade.add_argument(
-        "--students", nargs="+", metavar="ID", help="ids or patterns such as 'a*'; all when left out"
+        "--students",
+        "--student",
+        nargs="+",
+        metavar="ID",
+        help="ids or patterns such as 'a*'; all when left out",
     )
     grade.add_argument(
         "--workers", type=int, metavar="N", help="processes at once; one for each core when left out"
@@ -120,10 +128,17 @@ def _class_commands(commands: argparse._SubParsersAction) -> None:
     explain.add_argument("student", metavar="STUDENT")
     _where(explain)
     explain.set_defaults(run=_explain)
-    again = commands.add_parser("regrade", help="recompute recorded marks from submissions and seeds")
+    again = commands.add_parser(
+        "regrade", help="recompute recorded marks and list what would change; --write writes it"
+    )
     _where(again)
-    again.add_argument("--students", nargs="+", metavar="ID")
-    again.add_argument("--verify", action="store_true", help="compare only; exit 1 when anything differs")
+    again.add_argument("--students", "--student", nargs="+", metavar="ID")
+    how = again.add_mutually_exclusive_group()
+    how.add_argument("--write", action="store_true", help="write what came out; marks given by hand stay")
+    how.add_argument("--verify", action="store_true", help="compare only; exit 1 when anything differs")
+    how.add_argument(
+        "--explain", action="store_true", help="a page for an appeal: which row failed, on which input"
+    )
     again.add_argument(
         "--without-isolation",
         action="store_true",
@@ -227,6 +242,15 @@ def _course_and_chapter(options: argparse.Namespace):
     return course, found[0]
 
 
+def _collect(options: argparse.Namespace) -> int:
+    from grader.classroom.collect import collect
+
+    course, chapter = _course_and_chapter(options)
+    done = collect(course, options.download, chapter)
+    print(done)
+    return 1 if done.unmatched or done.failed else 0
+
+
 def _autograde(options: argparse.Namespace) -> int:
     if not options.scheduler:
         from grader.jail import warm_up_early
@@ -278,13 +302,27 @@ def _init(options: argparse.Namespace) -> int:
 
 
 def _regrade(options: argparse.Namespace) -> int:
-    from grader.classroom.run import regrade, run_again
+    from grader.classroom import regrade
 
     course, chapter = _course_and_chapter(options)
-    if not options.verify:
-        summary = run_again(course, chapter, _students(options), options.without_isolation)
-        print(summary)
-        return 1 if summary.failed else 0
-    differences = regrade(course, chapter, _students(options), unprotected=options.without_isolation)
-    print("\n".join(differences) or "Every recorded mark was recomputed and is the same.")
-    return 1 if differences else 0
+    chosen, unprotected = _students(options), options.without_isolation
+    if options.explain:
+        return _appeals(course, chapter, chosen, unprotected)
+    if options.verify:
+        differences = regrade.verify(course, chapter, chosen, unprotected=unprotected)
+        print("\n".join(differences) or "Every recorded mark was recomputed and is the same.")
+        return 1 if differences else 0
+    again = (regrade.write_again if options.write else regrade.changes)(course, chapter, chosen, unprotected)
+    print(again)
+    if not options.write and again.changes():
+        print("Nothing was written. `--write` writes this; then make the feedback pages anew.")
+    return 1 if again.failed else 0
+
+
+def _appeals(course, chapter: str, chosen: list[str] | None, unprotected: bool) -> int:
+    from grader.classroom.explain import appeal
+
+    if not chosen:
+        raise UserMistake("Whose mark is to be explained? Name the student: --student ID --explain")
+    print("\n\n".join(appeal(course, chapter, student, unprotected) for student in chosen))
+    return 0

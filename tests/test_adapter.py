@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from grader.classroom import run as classroom
 from grader.classroom.course import Course
 from grader.grading.session import _verdict_output
 from grader.judging.judge import judge_fresh
-from grader.nbgrader_adapter.converter import JailedAutograde
+from grader.nbgrader_adapter.converter import JailedAutograde, _existing_timestamp
 from tests.hostile.kit import CHAPTER, ROOT, case, notebook
 from tests.patience import HANG
 from transformer_lab.checking.probes.core import Observation
@@ -156,3 +157,24 @@ def test_nbgraders_own_commands_do_not_wait_for_torch(tmp_path):
         [sys.executable, "-c", NBGRADER_COMMAND], cwd=tmp_path, capture_output=True, text=True, timeout=HANG
     )
     assert done.stdout.splitlines()[-1:] == ["False"], done.stdout + done.stderr[-1500:]
+
+
+ODD = ("0001-01-01T00:00:00+23:00", "9999-12-31T23:59:59-23:00", "… +99:99", "\x00", "1" * 5000, "10:99:99")
+
+
+@pytest.mark.parametrize("before", ODD)
+@pytest.mark.parametrize("handed_in", ODD)
+def test_no_odd_time_ends_the_command(handed_in, before, root):
+    graded(root, "a", before)
+    (root / "submitted" / "a" / CHAPTER / "timestamp.txt").write_text(handed_in)
+    (root / "submitted" / "b" / CHAPTER / "timestamp.txt").write_text("2026-03-01 00:00:00 UTC")
+    assert "b" in selected(root)
+
+
+@pytest.mark.parametrize("text", [*ODD, "", "2026-03-01 00:00:00 UTC", "2026-03-01 01:00:00 +01:00"])
+def test_nbgraders_pages_read_any_time(text, tmp_path):
+    """Its own reader ends the program for one that is none; formgrader's page lists all submissions by it."""
+    (tmp_path / "timestamp.txt").write_text(text)
+    found = _existing_timestamp(None, str(tmp_path))
+    assert found == (datetime.datetime(2026, 3, 1) if "2026" in text else None)
+    assert _existing_timestamp(None, str(tmp_path / "nowhere")) is None

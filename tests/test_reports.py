@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import csv
 import io
+from html import unescape
 
 import pytest
 
-from grader.classroom.reports import Column, Row, canvas_csv, class_page, moodle_csv, safe
+from grader.classroom.class_page import class_page
+from grader.classroom.results import Column, Row
+from grader.classroom.tables import canvas_csv, moodle_csv, safe
+from grader.exercises import get
+from grader.grading.session import _verdict_output
+from grader.judging.judge import fresh_key
+from transformer_lab.checking.judging.key import judge
+from transformer_lab.checking.probes.core import Observation
+from transformer_lab.checking.probes.describe import DESCRIBE
+from transformer_lab.checking.probes.problems import Problem
+
+BROKEN = Problem("raised", "It broke.", "It broke.")
 
 COLUMNS = [Column("test-2-1", "2.1", "PositionalEncoding", 8.0), Column("test-2-5", "2.5", "f", 3.0)]
 
@@ -72,6 +84,12 @@ def test_moodle_reads_no_grade_and_the_comments_given_by_hand():
     assert ben[4:] == ["-", "-", "-", ""]
 
 
+def test_a_comment_names_no_fault_that_was_forgiven():
+    forgiven = row("ann", 8.0, comments=["Well done."], record=failed("It broke."))
+    forgiven.marks["test-2-5"] = 3.0
+    assert read(moodle_csv("02_x", COLUMNS, [forgiven]))[1][-1] == "Well done."
+
+
 def test_a_students_own_dash_is_no_missing_grade():
     assert read(moodle_csv("02_x", COLUMNS, [row("-")]))[1][0] == "'-"
 
@@ -97,3 +115,40 @@ def test_names_on_the_class_page_can_be_told_apart():
     page = class_page("02_x", COLUMNS, rows)
     assert "<td>B, Ann; D, C<" in page.replace("</tr>", "<")
     assert "\x1b" not in page
+
+
+def test_the_class_page_says_it_in_the_words_that_a_learner_reads():
+    rows = [
+        {"name": "value", "status": "failed", "kind": "raised", "sentence": "It broke."},
+        {"name": "at zero", "status": "waits", "kind": None, "sentence": ""},
+    ]
+    name = get("2.5").rows[0].name
+    rows[0]["name"] = name
+    report = {"exercise": "2.5", "score": 0.0, "diagnosis": get("2.5").mistakes[0].name, "rows": rows}
+    notes = [f"Note {number} is a whole sentence of some length, which is not cut." for number in range(12)]
+    record = {"reports": {"test-2-5": report}, "notes": notes, "late_seconds": 60}
+    page = class_page("02_x", COLUMNS, [row("ann", 8.0, penalty=2.0, record=record)])
+    assert f"<td>{get('2.5').rows[0].says}<td>B, Ann<" in unescape(page)
+    assert f"<td>{get('2.5').misconceptions[0].says}<td>B, Ann<" in unescape(page), "who made the mistake"
+    assert "<td class='number'>−2<td class='number'>6<td>" in page, "the penalty, then what is left"
+    assert notes[7] in page and notes[8] not in page and "And 4 more: python -m grader explain." in page
+
+
+def test_a_late_submission_without_a_penalty_is_seen():
+    record = {"reports": {}, "notes": [], "late_seconds": 60}
+    assert "late, none" in class_page("02_x", COLUMNS, [row("ann", 8.0, record=record)])
+
+
+def test_a_mark_in_between_says_what_each_row_is_worth():
+    key = fresh_key("2.5", 1)
+    first = {id(item.case) for item in key.rows[0].cases}
+
+    def observe(case):
+        if case is DESCRIBE:
+            return Observation({"kind": key.kind, "name": key.symbol, "parameters": list(key.parameters)})
+        item = next(i for r in key.rows for i in r.cases if i.case is case)
+        return Observation(dict(item.expected)) if id(case) in first else Observation(problem=BROKEN)
+
+    output = _verdict_output(judge(key, observe))
+    says = "2 of 3 points. What each row is worth, from the top: ✓ 2.00, ✗ 1.00"
+    assert says in output.data["text/plain"] and says in output.data["text/html"]

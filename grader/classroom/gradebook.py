@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 from nbformat import NotebookNode
@@ -23,6 +23,14 @@ def _busy(error: OperationalError) -> UserMistake:
         f"The gradebook cannot be used ({error.orig}). Is it open in another program? The marks written so "
         "far are kept; go on with --resume."
     )
+
+
+@dataclass
+class InBook:
+    """{test cell: points} as the gradebook has them: by the automatic grader, and by hand instead."""
+
+    auto: dict[str, float] = field(default_factory=dict)
+    by_hand: dict[str, float] = field(default_factory=dict)
 
 
 class GradebookWriter:
@@ -140,13 +148,13 @@ class GradebookWriter:
         penalty = self._penalties.plugin_inst.late_submission_penalty(student, mine.score, late)
         return None if penalty is None else self._penalties._check_late_penalty(mine, penalty)
 
-    def marks(self, students: Iterable[str]) -> dict[str, dict[str, float]]:
-        """Return {student: {test cell: points by the automatic grader}} as the gradebook has them."""
-        found = {}
-        for student in students:
-            try:
-                mine = self._book.find_submission_notebook(self._chapter, self._chapter, student)
-            except MissingEntry:
-                continue
-            found[student] = {grade.name: grade.auto_score for grade in mine.grades}
-        return found
+    def in_book(self, student: str) -> InBook | None:
+        """Return what the gradebook has of one student; None when nothing."""
+        try:
+            mine = self._book.find_submission_notebook(self._chapter, self._chapter, student)
+        except MissingEntry:
+            return None
+        return InBook(
+            {grade.name: grade.auto_score for grade in mine.grades},
+            {grade.name: grade.manual_score for grade in mine.grades if grade.manual_score is not None},
+        )

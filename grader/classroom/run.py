@@ -2,9 +2,8 @@
 
     submitted/ ──► intake ──► pool of jails ──► one writer: autograded/, gradebook.db, records/
 
-Only this process writes. A submission's notebook is written first, its marks next (in one transaction), its
-record last; whatever moment a run is cut at, `resume` finds what is left by the records and ends with the
-same marks.
+Only this process writes (`writing`). Whatever moment a run is cut at, `resume` finds what is left by the
+records and ends with the same marks.
 """
 
 from __future__ import annotations
@@ -12,27 +11,24 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import os
-import shutil
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from functools import partial
-from pathlib import Path
 
-import nbformat
 from tqdm import tqdm
 
 from grader.classroom import pool
 from grader.classroom.course import Course
-from grader.classroom.gradebook import GradebookWriter
+from grader.classroom.kept import keep
 from grader.classroom.lock import one_writer
 from grader.classroom.records import Records, new_run
 from grader.classroom.seeds import Seeds, handed_in
 from grader.classroom.worth import other_points
+from grader.classroom.writing import Reading, write, writer_of
 from grader.errors import UnknownName, UserMistake
 from grader.grading import intake
-from grader.grading.job import Job, NotIsolated, Outcome
+from grader.grading.job import Job, NotIsolated
 from grader.jail import Limits, isolation_problem
 from grader.judging.fingerprint import exercises_hash
 from grader.judging.judge import new_seed
@@ -72,14 +68,6 @@ class Summary:
         return "\n".join(lines)
 
 
-@dataclass
-class Reading:
-    """A submission that was read, and the seed that it is graded by."""
-
-    submission: intake.Submission
-    seed: int
-
-
 @one_writer
 def run(
     course: Course,
@@ -95,7 +83,6 @@ def run(
     create: bool = True,
     quiet: bool = False,
     say: Callable[[str], None] = print,
-    again: Mapping[str, tuple[str, int]] | None = None,
 ) -> Summary:
     """Grade the class and return the summary.
 
@@ -103,7 +90,6 @@ def run(
         the chapter when None.
     resume: go on with the last run, with its seed; what it finished is left alone.
     isolated=False: see NO_JAIL. limits: what one submission may use.
-    again: {student: (hash, seed)} of recorded marks that are recomputed, each by its own seed.
     Raises UnknownName for a chapter or students that are not there, NotIsolated, Busy while somebody else
     writes, UserMistake for a release or a run that cannot be gone on with, and the grader's own failures.
     """
@@ -114,12 +100,12 @@ def run(
         raise NotIsolated(problem)
     for line in other_points(chapter, release):
         say(line)
-    chosen = _choose(intake.students(course.submitted(), chapter), students, chapter)
+    chosen = choose(intake.students(course.submitted(), chapter), students, chapter)
     for name in intake.unusable_names(course.submitted(), chapter):
         say(f"Left out: the folder {name} has a name that can be no student's id.")
     records = Records(course.root, chapter)
     this_run = _this_run(course, records, chapter, chosen, seed, release, resume, isolated)
-    seeds = Seeds(records, this_run, dict(again or {}))
+    seeds = Seeds(records, this_run)
     jobs, submissions = _jobs(course, chapter, chosen, release, this_run, records, limits, seeds)
     summary = Summary(chapter, skipped=len(chosen) - len(jobs))
     start = time.monotonic()
@@ -128,7 +114,7 @@ def run(
     else:
         outcomes = pool.on_this_machine(jobs, workers or cores(), isolated)
     bar = tqdm(total=len(jobs), desc=chapter, unit="submission", disable=quiet or not jobs)
-    with _writer(course, chapter, release) as writer, bar:
+    with writer_of(course, chapter, release) as writer, bar:
         for student, outcome in outcomes:
             bar.update()
             found = submissions.pop(student, None)
@@ -136,7 +122,7 @@ def run(
                 raise outcome
             if not isinstance(outcome, BaseException):
                 try:
-                    record = _write(course, writer, found, chapter, outcome, this_run, create)
+                    record = write(course, writer, found, chapter, outcome, this_run, create)
                     records.append(record)
                     summary.graded.append(record)
                 except UserMistake:  # the gradebook cannot be written to, for anybody
@@ -155,13 +141,8 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _writer(course: Course, chapter: str, release: bytes) -> GradebookWriter:
-    notebook = nbformat.reads(release.decode(), as_version=4)
-    directory = course.directory
-    return GradebookWriter(directory.db_url, directory.course_id, chapter, notebook, course.config)
-
-
-def _choose(known: list[str], patterns: Iterable[str] | None, chapter: str) -> list[str]:
+def choose(known: list[str], patterns: Iterable[str] | None, chapter: str) -> list[str]:
+    """Return the known students that ids or patterns select. Raises UnknownName for one that finds nobody."""
     if patterns is None:
         return known
     chosen = []
@@ -228,7 +209,9 @@ def _jobs(
         def read() -> Job:
             found = intake.read_submission(course.submitted(), student, chapter, release)
             seed = seeds.seed_for(student, found.sha256)
-            submissions[student] = Reading(replace(found, data=None, digest=found.sha256), seed)
+            whole = keep(course.root, found.sha256, found.data)
+            bare = replace(found, data=None, digest=found.sha256)
+            submissions[student] = Reading(bare, seed, whole)
             return Job(
                 found.data,
                 tuple(found.notes),
@@ -253,158 +236,3 @@ def _jobs(
                     continue
         left.append(student)
     return {student: reader(student) for student in left}, submissions
-
-
-def _write(
-    course: Course,
-    writer: GradebookWriter,
-    reading: Reading,
-    chapter: str,
-    outcome: Outcome,
-    this_run: dict,
-    create: bool,
-) -> dict:
-    """Write one submission's notebook and marks; return its record."""
-    found = reading.submission
-    notebook = nbformat.reads(outcome.notebook, as_version=4)
-    folder = course.folder("autograded", found.student, chapter)
-    _write_folder(folder, chapter, outcome.notebook, found.timestamp)
-    late = writer.write(found.student, found.timestamp, outcome.marks, notebook, create)
-    keys = ("marks", "points", "reports", "notes", "seconds", "peak_bytes")
-    return {
-        "kind": "mark",
-        **{key: this_run[key] for key in ("run", "chapter", "exercises", "versions", "isolated")},
-        "seed": reading.seed,
-        "student": found.student,
-        "submission": found.sha256,
-        "timestamp": found.timestamp,
-        "late_seconds": late,
-        "score": round(sum(outcome.marks.values()), 2),
-        "max": sum(outcome.points.values()),
-        **{key: getattr(outcome, key) for key in keys},
-    }
-
-
-def _write_folder(folder: Path, chapter: str, notebook: str, timestamp: str | None) -> None:
-    """Replace a student's autograded folder; nothing that was in it stays."""
-    if folder.is_symlink():
-        folder.unlink()
-    elif folder.is_dir():
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True)
-    (folder / f"{chapter}.ipynb").write_text(notebook + "\n", encoding="utf-8")
-    if timestamp:
-        (folder / "timestamp.txt").write_text(timestamp + "\n")
-
-
-def run_again(
-    course: Course, chapter: str, students: Iterable[str] | None = None, unprotected: bool = False
-) -> Summary:
-    """Grade recorded submissions once more, each by its own seed and protection; write what comes out.
-
-    unprotected: see `regrade`. Raises UserMistake as it does.
-    """
-    recorded = _recorded(course, chapter)
-    chosen = _choose(sorted(recorded), students, chapter)
-    summary = Summary(chapter)
-    for isolated, names in _by_protection(recorded, chosen, unprotected).items():
-        own = {s: (recorded[s]["submission"], recorded[s]["seed"]) for s in names}
-        part = run(course, chapter, students=names, isolated=isolated, again=own)
-        summary.graded += part.graded
-        summary.failed |= part.failed
-        summary.seconds += part.seconds
-    return summary
-
-
-def _recorded(course: Course, chapter: str) -> dict[str, dict]:
-    recorded = Records(course.root, chapter).latest()
-    if not recorded:
-        raise UnknownName(f"Nothing of {chapter} has been graded yet.")
-    return recorded
-
-
-def _by_protection(recorded: dict[str, dict], chosen: list[str], unprotected: bool) -> dict[bool, list[str]]:
-    """Return {True: students graded in a jail, False: students graded without}.
-
-    Raises UserMistake when there are some without and nobody has said that their code may run so again.
-    """
-    groups: dict[bool, list[str]] = {}
-    for student in chosen:
-        groups.setdefault(recorded[student]["isolated"], []).append(student)
-    if False in groups and not unprotected:
-        raise UserMistake(
-            f"{len(groups[False])} of these were graded WITHOUT isolation ({groups[False][0]!r} is one), and "
-            "are recomputed as they were graded. Say --without-isolation if their code may run so again, "
-            "or grade them anew with autograde."
-        )
-    return groups
-
-
-@one_writer
-def regrade(
-    course: Course,
-    chapter: str,
-    students: Iterable[str] | None = None,
-    quiet: bool = False,
-    unprotected: bool = False,
-    say: Callable[[str], None] = print,
-) -> list[str]:
-    """Recompute every recorded mark from its submission and seed; return a line for each that differs.
-
-    Nothing is written. A submission, an exercise set or a gradebook that has changed since is a difference
-    too. unprotected: what was graded without a jail may run without one again.
-    Raises UserMistake when there is such a record and it may not, and Busy while somebody else writes.
-    """
-    release = course.release(chapter)
-    recorded = _recorded(course, chapter)
-    chosen = _choose(sorted(recorded), students, chapter)
-    groups = _by_protection(recorded, chosen, unprotected)
-    if False in groups:
-        say(NO_JAIL)
-    now = exercises_hash(chapter, release)
-    hashes: dict[str, str] = {}
-
-    def again(student: str) -> Job:
-        found, record = (
-            intake.read_submission(course.submitted(), student, chapter, release),
-            recorded[student],
-        )
-        hashes[student] = found.sha256
-        about = {"chapter": chapter, "isolated": record["isolated"]}
-        return Job(found.data, tuple(found.notes), release, record["seed"], **about)
-
-    with _writer(course, chapter, release) as writer:
-        in_book = writer.marks(chosen)
-    differences = []
-    bar = tqdm(total=len(chosen), desc=f"{chapter} again", unit="submission", disable=quiet)
-    with bar:
-        for isolated, names in groups.items():
-            jobs: dict[str, pool.Read] = {student: partial(again, student) for student in names}
-            with contextlib.closing(pool.on_this_machine(jobs, cores(), isolated)) as outcomes:
-                for student, outcome in outcomes:
-                    bar.update()
-                    if isinstance(outcome, BaseException):
-                        differences.append(f"{student!r}: could not be graded again: {outcome}")
-                        continue
-                    in_gradebook = in_book.get(student, {})
-                    differences += _compare(
-                        recorded[student], outcome.marks, in_gradebook, now, hashes[student]
-                    )
-    return sorted(differences)
-
-
-def _compare(
-    record: dict, marks: dict[str, float], in_book: dict[str, float], exercises: str, submission: str
-) -> list[str]:
-    who = record["student"]
-    found = []
-    if record["submission"] != submission:
-        found.append(f"{who!r}: the submission has changed since it was graded")
-    if record["exercises"] != exercises:
-        found.append(f"{who!r}: the exercises have changed since it was graded")
-    for name, mark in record["marks"].items():
-        if marks.get(name) != mark:
-            found.append(f"{who!r}, {name}: recorded {mark:g}, recomputed {marks.get(name)}")
-        if in_book.get(name) != mark:
-            found.append(f"{who!r}, {name}: recorded {mark:g}, the gradebook has {in_book.get(name)}")
-    return found

@@ -31,15 +31,11 @@ def handed_in(submitted: Path, chapter: str, students: Iterable[str], release: b
 
 
 class Seeds:
-    """The seeds of one run.
+    """The seeds of one run."""
 
-    again: {student: (hash of the submission, seed)} of marks that are recomputed.
-    """
-
-    def __init__(self, records: Records, this_run: dict, again: dict[str, tuple[str, int]] | None = None):
+    def __init__(self, records: Records, this_run: dict):
         self._seed = this_run["seed"]
         self._at_begin = this_run.get("handed_in")  # runs of older versions did not note it
-        self._again = again or {}
         self._graded: dict[tuple[str, int], set[str]] = {}
         for line in records.lines():
             if line.get("kind") == "mark":
@@ -47,11 +43,6 @@ class Seeds:
 
     def seed_for(self, student: str, submission: str) -> int:
         """Return the seed for a submission with this hash: the run's, or a new one when that may be known."""
-        seed = self._again[student][1] if student in self._again else self._seed
-        others = self._graded.get((student, seed), set()) - {submission}
-        late = (
-            student not in self._again
-            and self._at_begin is not None
-            and self._at_begin.get(student) != submission[:_SHORT]
-        )
-        return new_seed() if others or late else seed
+        others = self._graded.get((student, self._seed), set()) - {submission}
+        late = self._at_begin is not None and self._at_begin.get(student) != submission[:_SHORT]
+        return new_seed() if others or late else self._seed

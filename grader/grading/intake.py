@@ -30,6 +30,8 @@ from grader.grading.finding import (
 from grader.grading.moment import in_utc
 
 _STAMP = ("timestamp.txt",)
+_SECRET = ("submission_secret.txt",)
+_SECRET_LIMIT = 1000  # bytes; nbgrader writes 128
 
 
 @dataclass
@@ -37,6 +39,7 @@ class Submission:
     """One student's file for one chapter. `data` is None when there is none that can be read.
 
     digest: the hash of what was handed in, where `data` is not that any more.
+    secret: what nbgrader's exchange put beside it, by which the learner's feedback is found again.
     """
 
     student: str
@@ -44,6 +47,7 @@ class Submission:
     notes: list[str] = field(default_factory=list)
     timestamp: str | None = None
     digest: str = ""
+    secret: str | None = None
 
     @property
     def sha256(self) -> str:
@@ -104,6 +108,8 @@ def _read_folder(folder: int, chapter: str, release: bytes, found: Submission) -
     files = files_in(folder, found.notes)
     if _STAMP in files:
         found.timestamp = _timestamp(folder, found.notes)
+    if _SECRET in files:
+        found.secret = _secret(folder, found.notes)
     exact = (f"{chapter}.ipynb",)
     candidates = [path for path in files if is_notebook(path[-1]) or path[-1].lower().endswith(".zip")]
     if candidates == [exact] and size_of(folder, exact) <= PLAIN_LIMIT:
@@ -155,3 +161,8 @@ def _parsed(release: bytes) -> nbformat.NotebookNode | None:
 def _timestamp(folder: int, notes: list[str]) -> str | None:
     data = _plainly(folder, _STAMP, notes)
     return None if data is None else in_utc(data[:100].decode("utf-8", "replace"), notes)
+
+
+def _secret(folder: int, notes: list[str]) -> str | None:
+    data = _plainly(folder, _SECRET, notes)
+    return None if data is None else data[:_SECRET_LIMIT].decode("ascii", "replace")

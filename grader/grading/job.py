@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -46,6 +46,7 @@ class Job:
     isolated=False runs learners' code WITHOUT a jail (no file or network protection at all).
     exercises: the hash of what decides the chapter's marks, which must be the same where it is graded; not
         compared when it is empty.
+    with_evidence: say on which input each row failed, for an appeal.
     """
 
     submission: bytes | None
@@ -56,6 +57,7 @@ class Job:
     exercises: str = ""
     limits: Limits | None = None
     isolated: bool = True
+    with_evidence: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class Outcome:
     """What grading one submission gave.
 
     marks, points, reports: by the test cell's grade_id. notebook: the graded one, as text.
-    seconds, peak_bytes: what it cost.
+    seconds, peak_bytes: what it cost. evidence: see grading.evidence; empty unless the job asks for it.
     """
 
     marks: dict[str, float]
@@ -73,6 +75,7 @@ class Outcome:
     notebook: str
     seconds: float
     peak_bytes: int
+    evidence: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -92,11 +95,8 @@ def grade(job: Job) -> Outcome:
     with _lock:
         aligned = align(job.submission, _release(job.release))
         notes = [*job.notes, *aligned.notes]
-        return _outcome(
-            _try_twice(
-                lambda: grade_notebook(warm_jail(job.isolated), aligned.notebook, notes, job.seed, job.limits)
-            )
-        )
+        asked = (aligned.notebook, notes, job.seed, job.limits, job.with_evidence)
+        return _outcome(_try_twice(lambda: grade_notebook(warm_jail(job.isolated), *asked)))
 
 
 def grade_elsewhere(job: Job) -> str:
@@ -113,6 +113,7 @@ def _outcome(graded: Graded) -> Outcome:
         notebook=nbformat.writes(graded.notebook),
         seconds=round(graded.seconds, 3),
         peak_bytes=graded.peak_bytes,
+        evidence=graded.evidence,
     )
 
 

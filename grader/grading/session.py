@@ -26,15 +26,17 @@ from nbformat import NotebookNode, from_dict
 
 from grader.grading.align import EXTRA, role
 from grader.grading.blame import NotComparable, judged
+from grader.grading.evidence import evidence
 from grader.grading.liveness import live_cells
 from grader.jail import Jail, Killed, Limits, Prisoner
 from grader.judging.judge import fresh_key
 from transformer_lab.checking.judging.key import AnswerKey, judge
-from transformer_lab.checking.judging.report import Report, RowResult
+from transformer_lab.checking.judging.report import SYMBOLS, Report, RowResult
 from transformer_lab.checking.probes.core import Case, Observation
 from transformer_lab.checking.probes.describe import DESCRIBE
 from transformer_lab.checking.probes.problems import Problem
 from transformer_lab.checking.stored import wire
+from transformer_lab.language import _
 
 _PICTURES = {"image/png": b"\x89PNG\r\n\x1a\n", "image/jpeg": b"\xff\xd8\xff"}
 _TEXT_LIMIT = 400  # characters of a problem's text, or of an exception's name
@@ -62,13 +64,17 @@ class Verdict:
 
 @dataclass
 class Graded:
-    """What grading one submission gave. `notebook` is the aligned one, with outputs and verdicts in it."""
+    """What grading one submission gave. `notebook` is the aligned one, with outputs and verdicts in it.
+
+    evidence: {grade_id: on which input each row failed}, where it was asked for.
+    """
 
     notebook: NotebookNode
     verdicts: list[Verdict] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
     peak_bytes: int = 0
+    evidence: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
 
 class _OutOfTime(Exception):
@@ -91,8 +97,9 @@ def test_call(source: str) -> tuple[str, str]:
 class Session:
     """One submission on its way through a jail. Use `grade`."""
 
-    def __init__(self, jail: Jail, limits: Limits, seed: int):
+    def __init__(self, jail: Jail, limits: Limits, seed: int, with_evidence: bool = False):
         self._jail, self._limits, self._seed = jail, limits, seed
+        self._with_evidence = with_evidence
         self._prisoner: Prisoner | None = None
         self._good: list[str] = []  # cells to run again in a fresh process
         self._deaths = 0
@@ -193,6 +200,9 @@ class Session:
         observer = _Observer(self, symbol, looked_at(key))
         try:
             report = judged(judge, key, observer)
+            if self._with_evidence:
+                found = evidence(key, report, observer.seen)
+                self.graded.evidence[cell.metadata.nbgrader.grade_id] = found
         except NotComparable as odd:  # whatever odd data came back, it earns nothing
             report = _failed(key, str(odd))
             self.graded.notes.append(f"Exercise {exercise}: {odd} Look at it yourself.")
@@ -228,8 +238,13 @@ class _Observer:
         self._session, self._symbol, self._wanted = session, symbol, wanted
         self._left = session._limits.exercise_seconds
         self.ended = ""
+        self.seen: dict[int, Observation] = {}  # by the case's id: cases are compared by identity
 
     def __call__(self, case: Case) -> Observation:
+        self.seen[id(case)] = observed = self._look(case)
+        return observed
+
+    def _look(self, case: Case) -> Observation:
         if self.ended:
             return _stopped(self.ended)
         start = time.monotonic()
@@ -262,9 +277,22 @@ def _failed(key: AnswerKey, text: str) -> Report:
 
 def _verdict_output(report: Report) -> NotebookNode:
     # The page typesets mathematics, and a learner's own words in an error could pass for some: not in here.
-    html = f'<div class="tex2jax_ignore mathjax_ignore">{report._repr_html_()}</div>'
-    data = {"text/plain": str(report), "text/html": html}
+    worth = _worth_of_rows(report)
+    below = f"<div>{worth}</div>" if worth else ""
+    html = f'<div class="tex2jax_ignore mathjax_ignore">{report._repr_html_()}{below}</div>'
+    data = {"text/plain": f"{report}\n  {worth}" if worth else str(report), "text/html": html}
     return NotebookNode(output_type="display_data", data=_node(data), metadata=NotebookNode())
+
+
+def _worth_of_rows(report: Report) -> str:
+    """Say how a mark between nothing and everything came about; "" for those two."""
+    if not 0 < report.score < report.points:
+        return ""
+    total = sum(row.weight for row in report.rows)
+    rows = (f"{SYMBOLS[row.status]} {report.points * row.weight / total:.2f}" for row in report.rows)
+    return _("{score:g} of {points:g} points. What each row is worth, from the top: {rows}").format(
+        score=report.score, points=report.points, rows=", ".join(rows)
+    )
 
 
 def _error_output(name: str, text: str) -> NotebookNode:
@@ -410,7 +438,12 @@ def _stream(name: str, text: str) -> NotebookNode:
 
 
 def grade_notebook(
-    jail: Jail, notebook: NotebookNode, notes: list[str], seed: int, limits: Limits | None = None
+    jail: Jail,
+    notebook: NotebookNode,
+    notes: list[str],
+    seed: int,
+    limits: Limits | None = None,
+    with_evidence: bool = False,
 ) -> Graded:
     """Grade one aligned notebook in `jail`, with cases drawn from `seed`."""
-    return Session(jail, limits or jail.limits, seed).grade(notebook, notes)
+    return Session(jail, limits or jail.limits, seed, with_evidence).grade(notebook, notes)

@@ -28,14 +28,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from grader.jail.inside.channel import Channel, ChannelClosed, ChannelError, ChannelTimeout, send_descriptor
+from grader.jail.remedy import remedy, this_machine
 
 INSIDE = Path(__file__).resolve().parent / "inside"
 START_SECONDS = 120.0
 _INSIDE_ID = 1000
-_HELP = (
-    "user namespaces must be allowed: sysctl kernel.unprivileged_userns_clone=1, "
-    "kernel.apparmor_restrict_unprivileged_userns=0"
-)
 _count = itertools.count()
 _PYTHON = f"/jail/python/bin/python{sys.version_info.major}.{sys.version_info.minor}"
 _SYSTEM = (
@@ -430,5 +427,5 @@ def isolation_problem() -> str | None:
         with Jail(warm=False) as jail:
             jail.fork().close()
     except (JailError, OSError) as error:
-        return f"{error} ({_HELP})"
+        return f"{error} ({remedy(this_machine())})"
     return None

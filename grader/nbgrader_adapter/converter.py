@@ -13,11 +13,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from dateutil.parser import parse as parse_time
 from nbgrader.apps import api as formgrader_api
 from nbgrader.apps import autogradeapp
 from nbgrader.converters import Autograde
 from nbgrader.converters.base import NbGraderException
+from nbgrader.coursedir import CourseDirectory
 from traitlets import Bool
 
 from grader.nbgrader_adapter.settings import OWN_SETTINGS
@@ -100,24 +100,38 @@ class JailedAutograde(Autograde):
         folder = course.folder("autograded", student, chapter)
         if self.force or not (folder / f"{chapter}.ipynb").is_file():
             return True
-        new = intake.read_submission(course.submitted(), student, chapter).timestamp
-        if new and _time(new) > _time_in(folder / "timestamp.txt"):
+        new = _time(intake.read_submission(course.submitted(), student, chapter).timestamp)
+        if new and new > (_time_in(folder / "timestamp.txt") or _BEFORE_ALL):
             return True
         self.log.info("Skipping existing assignment: %s", folder)
         return False
 
 
-def _time(text: str) -> datetime.datetime:
-    time = parse_time(text)
-    return time if time.tzinfo else time.replace(tzinfo=datetime.UTC)
+_BEFORE_ALL = datetime.datetime.min.replace(tzinfo=datetime.UTC)
 
 
-def _time_in(path: Path) -> datetime.datetime:
-    """Return the time of an earlier submission; one that is not known lies before all others."""
+def _time(text: str | None) -> datetime.datetime | None:
+    """Return the time that some text names, in UTC; None when it names none, however odd it is."""
+    from grader.grading.moment import in_utc
+
+    found = in_utc(text, []) if text else None
+    return datetime.datetime.fromisoformat(found) if found else None
+
+
+def _time_in(path: Path) -> datetime.datetime | None:
     try:
-        return _time(path.read_text(encoding="utf-8").strip())
-    except (OSError, ValueError, OverflowError):
-        return datetime.datetime.min.replace(tzinfo=datetime.UTC)
+        return _time(path.read_bytes()[:100].decode("utf-8", "replace"))
+    except OSError:
+        return None
+
+
+def _existing_timestamp(_directory: CourseDirectory, folder: str) -> datetime.datetime | None:
+    """Stands for nbgrader's own, which ends the program, or the page, of everyone for one odd file.
+
+    Returns a time without a zone, in UTC, as nbgrader's own does.
+    """
+    time = _time_in(Path(folder) / "timestamp.txt")
+    return time.replace(tzinfo=None) if time else None
 
 
 def _in_nbgraders_words(mistake: UserMistake) -> str:
@@ -136,3 +150,4 @@ def install() -> None:
     """Make nbgrader use the jail from here on, in this process."""
     autogradeapp.Autograde = JailedAutograde
     formgrader_api.Autograde = JailedAutograde
+    CourseDirectory.get_existing_timestamp = _existing_timestamp

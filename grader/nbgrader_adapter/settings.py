@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from nbformat.notebooknode import NotebookNode
@@ -70,7 +71,13 @@ def configure(c: Config, root: Path = ROOT, jailed: bool = True) -> None:
         HideTests,
         "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
     ]
+    # A page is out of date once a mark is recomputed or a comment is written. nbgrader goes by the time of
+    # the submission and does not see that, so all pages are made anew: about a second each.
+    c.GenerateFeedback.force = True
+    c.ZipCollectApp.collector_plugin = "grader.nbgrader_adapter.collector.RosterCollector"
     c.Execute.timeout = 120
+    if str(root) not in sys.path:
+        sys.path.append(str(root))  # where a rule for late work lies; last, so that it hides nothing
     if (root / OWN_SETTINGS).is_file():
         c.merge(PyFileConfigLoader(OWN_SETTINGS, path=str(root)).load_config())
 
