@@ -312,7 +312,7 @@ def _regrade(options: argparse.Namespace) -> int:
         differences = regrade.verify(course, chapter, chosen, unprotected=unprotected)
         print("\n".join(differences) or "Every recorded mark was recomputed and is the same.")
         return 1 if differences else 0
-    again = (regrade.write_again if options.write else regrade.changes)(course, chapter, chosen, unprotected)
+    again = regrade.recompute(course, chapter, chosen, writing=options.write, unprotected=unprotected)
     print(again)
     if not options.write and again.changes():
         print("Nothing was written. `--write` writes this; then make the feedback pages anew.")

@@ -459,6 +459,55 @@ def test_what_breaks_a_worker_costs_no_other_submission(monkeypatch):
     )
 
 
+GRADES_BESIDE_A_THREAD = """
+import sys, threading
+from grader.classroom import pool
+from grader.grading.job import Job
+from tests.stand_in import say_and_wait
+
+if __name__ == "__main__":
+    pool.grade_elsewhere, pool.warm_jail = say_and_wait, lambda isolated: None
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+    read = lambda: Job(sys.argv[1].encode(), (), b"", 1)
+    list(pool.on_this_machine({"a": read, "b": read}, workers=2))
+"""
+
+
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="elsewhere a worker is no child that can be bound"
+)
+def test_workers_of_a_grader_with_threads_die_with_it(tmp_path):
+    """They are forked from a process kept for it, which has to end as well."""
+    script, pids = tmp_path / "grades.py", tmp_path / "pids"
+    script.write_text(GRADES_BESIDE_A_THREAD)
+    pids.mkdir()
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "course")])}
+    grader = subprocess.Popen([sys.executable, script, pids], cwd=ROOT, env=environment)
+    deadline = time.monotonic() + HANG
+    while len(workers := [int(path.name) for path in pids.iterdir()]) < 2 and time.monotonic() < deadline:
+        assert grader.poll() is None
+        time.sleep(0.05)
+    kept = {parent_of(pid) for pid in workers}
+    assert len(workers) == 2 and len(kept) == 1 and grader.pid not in kept
+    grader.kill()
+    grader.wait(HANG)
+    while (left := [pid for pid in (*workers, *kept) if is_running(pid)]) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert left == []
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+
+
+def is_running(pid: int) -> bool:
+    """A process that has ended and that nobody has asked about yet does not run."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 def jobs_of_which_two_cannot_be_read() -> dict[str, pool.Read]:
     """Eight students; reading the first and the fifth raises."""
 

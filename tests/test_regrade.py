@@ -156,6 +156,18 @@ def test_what_cannot_be_recomputed_is_told_and_the_command_fails(course, capsys)
     assert "--student ID" in capsys.readouterr().err
 
 
+def test_a_secret_that_is_none_is_made_anew_and_stays(course):
+    """Bytes that are no secret, written into `autograded/`, would end every later regrade of the student."""
+    hand_in_anew(course, "ann")
+    (course.root / "submitted" / "ann" / CHAPTER / "submission_secret.txt").write_bytes("é\x00".encode() * 9)
+    classroom.run(course, CHAPTER, students=["ann"], workers=1, quiet=True)
+    path = course.root / "autograded" / "ann" / CHAPTER / "submission_secret.txt"
+    made = path.read_text(encoding="ascii")
+    assert made.isalnum()
+    assert regrading(course, "--write", "--student", "ann") == 0
+    assert path.read_text(encoding="ascii") == made
+
+
 def test_a_notebook_that_is_kept_comes_back_or_is_refused(tmp_path):
     digest = keep(tmp_path, "a" * 64, b"data")
     record = {"student": "x", "submission": "a" * 64, "kept": digest}

@@ -1,7 +1,6 @@
 """Recompute recorded marks, each from what was graded, by its own seed and protection.
 
-changes     what would change, for whom, by the exercises as they are now; nothing is written
-write_again the same, written
+recompute   what would change, for whom, by the exercises as they are now; written only when that is asked for
 verify      is every mark what its record says, and does the gradebook have it?
 once_more   one student's, with the inputs on which rows failed
 """
@@ -87,54 +86,43 @@ class Again:
 
 
 @one_writer
-def changes(
+def recompute(
     course: Course,
     chapter: str,
     students: Iterable[str] | None = None,
+    *,
+    writing: bool = False,
     unprotected: bool = False,
     quiet: bool = False,
     say: Say = print,
 ) -> Again:
-    """Recompute marks by the exercises as they are now, and write nothing.
+    """Recompute marks by the exercises as they are now; write them only where `writing` says so.
 
-    unprotected: what was graded without a jail may run without one again.
+    Marks and comments given by hand stay. unprotected: what was graded without a jail may run so again.
     Raises UnknownName when nothing was graded, UserMistake when a record is of a run without a jail and that
     may not be repeated, NotIsolated, and Busy while somebody else writes.
     """
-    return _recompute(course, chapter, students, unprotected, quiet, say)
-
-
-@one_writer
-def write_again(
-    course: Course,
-    chapter: str,
-    students: Iterable[str] | None = None,
-    unprotected: bool = False,
-    quiet: bool = False,
-    say: Say = print,
-) -> Again:
-    """Recompute marks as `changes` does and write them. Marks and comments given by hand stay.
-
-    Raises what `changes` does.
-    """
     again = _recompute(course, chapter, students, unprotected, quiet, say)
+    if writing:
+        _write(course, again)
+    return again
+
+
+def _write(course: Course, again: Again) -> None:
+    chapter = again.chapter
     release, records = course.release(chapter), Records(course.root, chapter)
     with writer_of(course, chapter, release) as writer:
         for isolated, names in _by_protection(again.records, sorted(again.outcomes), True).items():
             this_run = new_run(chapter, new_seed(), release, isolated) | {"handed_in": {}, "again": True}
             records.append(this_run)
             for student in names:
-                old = again.records[student]
+                reading, outcome = _reading(again.records[student]), again.outcomes[student]
                 try:
-                    new = write(
-                        course, writer, _reading(old), chapter, again.outcomes[student], this_run, False
-                    )
-                    records.append(new)
+                    records.append(write(course, writer, reading, chapter, outcome, this_run, create=False))
                 except UserMistake:  # the gradebook cannot be written to, for anybody
                     raise
                 except Exception as error:  # this student's alone
                     again.failed[student] = f"{type(error).__name__}: {error}"
-    return again
 
 
 @one_writer
@@ -149,7 +137,7 @@ def verify(
     """Recompute every recorded mark; return a line for each that differs, from its record or the gradebook.
 
     Nothing is written. An exercise that has changed since, and a submission that is not graded yet, are
-    differences too. Raises what `changes` does.
+    differences too. Raises what `recompute` does.
     """
     again = _recompute(course, chapter, students, unprotected, quiet, say)
     now = exercises_hash(chapter, course.release(chapter))
@@ -167,7 +155,7 @@ def once_more(
 ) -> tuple[dict[str, Any], Outcome]:
     """Return one student's record, and the outcome recomputed now, with its evidence.
 
-    Raises what `changes` does, and UserMistake when it cannot be recomputed.
+    Raises what `recompute` does, and UserMistake when it cannot be recomputed.
     """
     if student not in Records(course.root, chapter).latest():  # and no pattern
         raise UnknownName(f"There is no recorded mark of {student!r} in {chapter}.")
@@ -204,16 +192,17 @@ def _recompute(
     with writer_of(course, chapter, release) as writer:
         again.in_book = {s: found for s in chosen if (found := writer.in_book(s)) is not None}
     read = partial(_job, course, chapter, release, again, with_evidence)
-    with tqdm(total=len(chosen), desc=f"{chapter} again", unit="submission", disable=quiet) as bar:
-        for isolated, names in groups.items():
-            jobs: dict[str, pool.Read] = {student: partial(read, student) for student in names}
-            with contextlib.closing(pool.on_this_machine(jobs, cores(), isolated)) as outcomes:
-                for student, outcome in outcomes:
-                    bar.update()
-                    if isinstance(outcome, BaseException):
-                        again.failed[student] = str(outcome) or type(outcome).__name__
-                    else:
-                        again.outcomes[student] = outcome
+    for isolated, names in groups.items():
+        jobs: dict[str, pool.Read] = {student: partial(read, student) for student in names}
+        outcomes = pool.on_this_machine(jobs, cores(), isolated)  # before the bar, which starts a thread
+        bar = tqdm(total=len(names), desc=f"{chapter} again", unit="submission", disable=quiet)
+        with contextlib.closing(outcomes), bar:
+            for student, outcome in outcomes:
+                bar.update()
+                if isinstance(outcome, BaseException):
+                    again.failed[student] = str(outcome) or type(outcome).__name__
+                else:
+                    again.outcomes[student] = outcome
     again.elsewhere.sort()
     return again
 

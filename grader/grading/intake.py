@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -31,7 +32,7 @@ from grader.grading.moment import in_utc
 
 _STAMP = ("timestamp.txt",)
 _SECRET = ("submission_secret.txt",)
-_SECRET_LIMIT = 1000  # bytes; nbgrader writes 128
+_SECRET_FORM = re.compile(rb"\s*([0-9A-Za-z]{1,1000})\s*")  # nbgrader writes 128 hexadecimal digits
 
 
 @dataclass
@@ -165,4 +166,5 @@ def _timestamp(folder: int, notes: list[str]) -> str | None:
 
 def _secret(folder: int, notes: list[str]) -> str | None:
     data = _plainly(folder, _SECRET, notes)
-    return None if data is None else data[:_SECRET_LIMIT].decode("ascii", "replace")
+    found = None if data is None else _SECRET_FORM.fullmatch(data)
+    return found[1].decode() if found else None  # one that is none is made anew when the folder is written

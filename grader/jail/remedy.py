@@ -6,15 +6,10 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-_SWITCHES = {  # a kernel setting: the value that forbids
-    "kernel.unprivileged_userns_clone": "0",
-    "kernel.apparmor_restrict_unprivileged_userns": "1",
-    "user.max_user_namespaces": "0",
-}
-_ALLOWS = {
-    "kernel.unprivileged_userns_clone": "1",
-    "kernel.apparmor_restrict_unprivileged_userns": "0",
-    "user.max_user_namespaces": "10000",
+_SWITCHES = {  # a kernel setting: the value that forbids, and one that allows
+    "kernel.unprivileged_userns_clone": ("0", "1"),
+    "kernel.apparmor_restrict_unprivileged_userns": ("1", "0"),
+    "user.max_user_namespaces": ("0", "10000"),
 }
 DOCKER = "--security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined"  # noqa: E501
 KUBERNETES = "securityContext: {seccompProfile: {type: Unconfined}, procMount: Unmasked}"
@@ -40,8 +35,8 @@ def this_machine() -> Machine:
     filtered = any(line.split() == ["Seccomp:", "2"] for line in status)
     forbidding = [
         name
-        for name, value in _SWITCHES.items()
-        if _text(f"/proc/sys/{name.replace('.', '/')}").strip() == value
+        for name, (forbids, _) in _SWITCHES.items()
+        if _text(f"/proc/sys/{name.replace('.', '/')}").strip() == forbids
     ]
     return Machine(container, filtered, tuple(forbidding))
 
@@ -55,7 +50,7 @@ def _text(path: str) -> str:
 
 def remedy(machine: Machine) -> str:
     """Return what to do, as the end of a sentence in parentheses."""
-    settings = ", ".join(f"{name}={_ALLOWS[name]}" for name in machine.forbidding)
+    settings = ", ".join(f"{name}={_SWITCHES[name][1]}" for name in machine.forbidding)
     if machine.container:
         # inside, a kernel setting cannot be changed, and would not help: the container's own filter forbids
         host = f" On the machine that it runs on, also: sysctl {settings}." if settings else ""
