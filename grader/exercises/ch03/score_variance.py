@@ -180,7 +180,7 @@ ROWS = (
     ),
     Row(
         "one feature",
-        "that holds for d_k = 1, too, where the products are far from normal",
+        "with d_k = 1, vectors of a single number, they scatter as they should, too",
         _one_feature,
         looks=("raw_scatters", "scaled_scatters"),
         needs=("scatter",),
