@@ -23,7 +23,12 @@ td, th { padding: .25rem .6rem; border: 1px solid #ddd; text-align: left }
 _MISCONCEPTIONS = 12  # that are listed
 _NAMES = 40  # of one line
 _NOTES = 8  # of one student
-_KINDS = {"full": "full points", "some": "some points", "none": "no points", "todo": "not attempted"}
+_KINDS = {
+    "full": "with full points",
+    "some": "with some points",
+    "none": "with no points",
+    "todo": "not attempted",
+}
 
 
 def class_page(chapter: str, columns: list[Column], rows: list[Row]) -> str:
