@@ -30,7 +30,7 @@ from tests.patience import HANG
 
 ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS = LOAD_SECONDS = RUN_SECONDS = HANG
-STARTED_SECONDS = 200
+STARTED_SECONDS, CLICK_SECONDS, TRIES = 200, 60, 6  # what did not work in that time is tried again
 
 # Chromium runs as root in CI, where its sandbox cannot start; the rest keeps it quiet and offline.
 CHROMIUM_ARGUMENTS = [
@@ -204,7 +204,7 @@ class NotebookPage:
         """Poll the notebook until `ready(state)` holds twice in a row: a light may flicker between cells."""
         deadline, held, state = time.monotonic() + seconds, 0, None
         while time.monotonic() < deadline:
-            state = self.page.evaluate(CELL_STATE)
+            state = self._state()
             held = held + 1 if state and ready(state) else 0
             if held >= 3:
                 return state
@@ -213,18 +213,31 @@ class NotebookPage:
 
     def run_all(self, seconds: float = RUN_SECONDS) -> int:
         """Run every cell by the Run menu and wait for the kernel to rest. Returns how many code cells ran."""
-        for _ in range(3):  # on a busy machine the menu may answer before the notebook is ready, in vain
-            self.page.get_by_role("menuitem", name="Run", exact=True).click()
-            self.page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
-            with contextlib.suppress(TimeoutError):
-                self._wait(lambda s: s["waiting"] + s["done"] > 0, STARTED_SECONDS, "a cell to start")
-                break
+        self._start_all()
         state = self._wait(
             lambda s: s["kernel"] == "idle" and s["waiting"] == 0 and s["done"] > 0,
             seconds,
             "all cells to run",
         )
         return state["done"]
+
+    def _start_all(self) -> None:
+        """Click until a cell starts: on a busy machine the menu may close again, or answer in vain."""
+        for _ in range(TRIES):
+            with contextlib.suppress(Error, TimeoutError):
+                self.page.keyboard.press("Escape")
+                self.page.get_by_role("menuitem", name="Run", exact=True).click(timeout=CLICK_SECONDS * 1000)
+                self.page.get_by_role("menuitem", name="Run All Cells", exact=True).click(
+                    timeout=CLICK_SECONDS * 1000
+                )
+                self._wait(lambda s: s["waiting"] + s["done"] > 0, STARTED_SECONDS, "a cell to start")
+                return
+        raise TimeoutError(
+            f"no cell started after {TRIES} clicks on Run All Cells; last seen: {self._state()}"
+        )
+
+    def _state(self) -> dict | None:
+        return self.page.evaluate(CELL_STATE)
 
     def tracebacks(self) -> list[str]:
         """Text of every traceback that a cell shows. JupyterLab marks it as it marks output to stderr."""
