@@ -44,7 +44,7 @@ hub: env ## a real JupyterHub with three users, as root: install it and its prox
 quick: env ## an author's loop, in a minute: what is built, and every exercise on the recorded cases
 	$(PY) -m ruff check .
 	$(ONE_THREAD) $(PY) -m grader build --check
-	$(ONE_THREAD) $(PY) -m grader selftest --seeds
+	$(ONE_THREAD) $(PY) -m grader selftest --workers 2 --seeds
 
 lint: env ## ruff, the rooms of the code (import-linter), types (pyright)
 	$(PY) -m ruff check .

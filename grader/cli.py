@@ -70,7 +70,9 @@ def _mutant_options(test: argparse.ArgumentParser) -> None:
     test.add_argument(
         "--check", action="store_true", help="with --mutants: judge nothing; exit 1 when a record is stale"
     )
-    test.add_argument("--workers", type=int, metavar="N", help="with --mutants: processes at once")
+    test.add_argument(
+        "--workers", type=int, metavar="N", help="processes at once (1; with --mutants one for each core)"
+    )
     test.add_argument("--every", action="store_true", help="with --mutants: print what became of each")
 
 
@@ -168,7 +170,7 @@ def _selftest(options: argparse.Namespace) -> int:
         return _mutants(options)
     from grader.authoring.selftest import selftest
 
-    return 0 if selftest(tuple(options.chapters), seeds=options.seeds) else 1
+    return 0 if selftest(tuple(options.chapters), seeds=options.seeds, workers=options.workers or 1) else 1
 
 
 def _sentences(options: argparse.Namespace) -> int:

@@ -9,6 +9,7 @@ from grader.authoring import data_files
 from grader.authoring import selftest as module
 from grader.authoring.selftest import namespace, selftest
 from grader.authoring.selftest import test_exercise as judge_exercise
+from grader.exercises import of_chapter
 from grader.exercises.model import Row
 from tests.small import (
     CHAPTER,
@@ -188,7 +189,7 @@ def test_command_line_says_it_by_exit_code(monkeypatch):
     from grader import cli as command
 
     for holds, code in ((True, 0), (False, 1)):
-        monkeypatch.setattr(module, "selftest", lambda names, seeds, holds=holds: holds)
+        monkeypatch.setattr(module, "selftest", lambda names, seeds, workers, holds=holds: holds)
         assert command.main(["selftest", "97"]) == code
 
 
@@ -203,3 +204,11 @@ def test_lesson_is_run_with_solutions_and_with_stubs(tmp_path):
 def test_lesson_runs_its_setup_and_its_todo_cells_only(tmp_path):
     plain = LESSON + "\n# %%\nraise RuntimeError('a picture')\n"
     assert "double" in namespace(write_lesson(tmp_path, plain))
+
+
+def test_chapters_tested_by_processes_of_their_own_give_the_same_table():
+    both: list[str] = []
+    assert selftest(("01", "02"), both.append, seeds=(), workers=2)
+    wanted = [e.id for chapter in ("01_embedding", "02_positional_encoding") for e in of_chapter(chapter)]
+    assert [line.split()[0] for line in both[1:-1]] == wanted
+    assert both[-1].startswith(f"{len(wanted)} exercises, ") and both[-1].endswith("0 fresh seeds: all hold")

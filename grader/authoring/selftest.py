@@ -5,9 +5,12 @@ from __future__ import annotations
 import inspect
 import linecache
 import math
+import multiprocessing
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -80,24 +83,54 @@ def selftest(
     say: Callable[[str], None] = print,
     root: Path = ROOT,
     seeds: Sequence[int] | None = None,
+    workers: int = 1,
 ) -> bool:
     """Test the exercises of the named chapters (all when none is named), print a table, return success.
 
     seeds: what the fresh cases are drawn from; FRESH_SEEDS new ones when None. They are printed, so that a
-    fault can be looked at again.
+    fault can be looked at again. workers: chapters that are tested at once, each by a process of its own.
     """
     seeds = [new_seed() for _ in range(FRESH_SEEDS)] if seeds is None else list(seeds)
     say(f"fresh seeds (the same again: --seeds {' '.join(map(str, seeds))})\n{HEADER}")
-    results = [
-        result for chapter in select(names, root) for result in chapter_results(chapter, root, say, seeds)
-    ]
-    faults = [fault for result in results for fault in result.faults]
+    chapters = select(names, root)
+    if workers == 1 or len(chapters) < 2:
+        tested = [_tested(chapter, root, seeds, say) for chapter in chapters]
+    else:
+        tested = []
+        with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+            for one in pool.map(partial(_tested, root=root, seeds=seeds), chapters):
+                for line in one.lines:
+                    say(line)
+                tested.append(one)
+    faults = [fault for one in tested for fault in one.faults]
     for fault in faults:
         say(f"FAULT {fault}")
-    wrong = sum(len(result.exercise.misconceptions) for result in results)
+    exercises, wrong = sum(len(one.lines) for one in tested), sum(one.mistakes for one in tested)
     verdict = "all hold" if not faults else f"{len(faults)} faults"
-    say(f"{len(results)} exercises, {wrong} misconceptions, {len(seeds)} fresh seeds: {verdict}")
+    say(f"{exercises} exercises, {wrong} misconceptions, {len(seeds)} fresh seeds: {verdict}")
     return not faults
+
+
+@dataclass(frozen=True)
+class Tested:
+    """What came of a chapter: a line for each exercise, the faults, and how many mistakes there are."""
+
+    lines: tuple[str, ...]
+    faults: tuple[str, ...]
+    mistakes: int
+
+
+def _nothing(_line: str) -> None:
+    pass
+
+
+def _tested(chapter: str, root: Path, seeds: Sequence[int], say: Callable[[str], None] = _nothing) -> Tested:
+    results = list(chapter_results(chapter, root, say, seeds))
+    return Tested(
+        tuple(result.line() for result in results),
+        tuple(fault for result in results for fault in result.faults),
+        sum(len(result.exercise.misconceptions) for result in results),
+    )
 
 
 def chapter_results(
